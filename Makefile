@@ -11,7 +11,7 @@ COMPOSE_VERSION := v2.32.4
 
 export CGO_ENABLED ?= 0
 
-.PHONY: all build pages test race lint vet fuzz bench shape docs check soak gpu-check release compose clean
+.PHONY: all build pages test race lint vet fuzz bench shape docs check soak gpu-check check-kubernetes release compose clean
 
 all: build test
 
@@ -80,6 +80,12 @@ gpu-check: build ## on a machine with a GPU: the gated tests, and recordings tha
 	GPUARD_GATES=gpu GPUARD_RECORD=$(CURDIR)/dist/gpu-check $(GO) test -count 1 -run '^TestSharesOnHardware$$' -v ./cmd/gpuard
 	GPUARD_GATES=gpu $(GO) test -count 1 ./...
 	bin/gpuard explain --probe
+
+# The programs are those of Kubernetes itself, built from its module: 5 min on two cores and 3 GB of build cache, once.
+# Its store is etcd: apt-get install etcd-server.
+check-kubernetes: build ## a real API server, scheduler and controllers, and a kubelet that runs pods as processes here
+	cd test/cluster && $(GO) build $(SPARING) -o ../../.cache/kubernetes/ tool
+	cd test/cluster && GPUARD_KUBERNETES=$(CURDIR)/.cache/kubernetes GPUARD=$(CURDIR)/bin/gpuard $(GO) test $(SPARING) -count 1 -timeout 15m -v .
 
 # With exactly the Go of go.mod, which is downloaded where another is installed: another one makes other bytes.
 release: $(NFPM) ## VERSION=v1.2.3: archives, packages and checksums for amd64 and arm64, in dist/release

@@ -151,7 +151,7 @@ func clusterRate(b *testing.B) {
 		fmt.Println(why)
 		return
 	}
-	cluster := slurm.Start(b)
+	cluster := slurm.Start(b, slurm.Options{})
 	const n = 40
 	var each []time.Duration
 	for range n {

@@ -26,7 +26,7 @@ func hasty() { os.Exit(start(cmp.Or(os.Getenv("SITE"), "/"), haste())) }
 func haste() machine.Times {
 	const moment = 20 * time.Millisecond
 	return machine.Times{Driver: time.Second, Fading: 1500 * time.Millisecond, Lock: 300 * time.Millisecond, Touch: moment, Sample: 2 * moment, Retry: 10 * moment,
-		Drift: 4 * moment, Minute: driftMinute, Reach: 500 * time.Millisecond, Pause: moment, Overdue: 300 * time.Millisecond, Slow: 10 * moment, Again: 75 * moment, Join: 1500 * time.Millisecond}
+		Drift: 4 * moment, Minute: driftMinute, Reach: 500 * time.Millisecond, Pause: moment, Overdue: 300 * time.Millisecond, Slow: 10 * moment, Again: 75 * moment, Join: 1500 * time.Millisecond, Poll: 5 * moment}
 }
 
 // lastingly is the program that keeps leases for a next start ten minutes long.

@@ -398,13 +398,16 @@ func (q *request) lostLease(held []job.Lease) (note visible.Note) {
 }
 
 // enclosingLeases lists the lease this process, or the running one, is inside of and the leases that one is a part of,
-// innermost first. A GPUARD_LEASE of another user, or of a lease that has ended, means nothing.
+// innermost first. A GPUARD_LEASE of another user, or of a lease that has ended, means nothing, nor does one that came
+// into an allocation with the environment in which its job was submitted.
 func (q *request) enclosingLeases(held []job.Lease) []string {
 	next, _ := q.env.Lookup("GPUARD_LEASE")
 	uid := uint32(os.Geteuid())
 	var above []string
 	for next != "" && !q.spec.Any && !slices.Contains(above, next) {
-		i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == next && l.UID == uid && !l.Unreadable })
+		i := slices.IndexFunc(held, func(l job.Lease) bool {
+			return l.ID == next && l.UID == uid && !l.Unreadable && l.Allocation == q.allocation()
+		})
 		if i < 0 {
 			break
 		}

@@ -25,5 +25,7 @@ type Times struct {
 	Pause   time.Duration // before a command that failed is started again: 500 ms, growing to 30 s
 	Touch   time.Duration // between two times that a holder touches its lease, so that no cleaner of old files removes it: 24 h
 	Join    time.Duration // for the ranks of a job to connect to each other: one minute
+	Engine  time.Duration // deadline for a command of another scheduler: 10 s
+	Poll    time.Duration // between two questions to another scheduler while one of its jobs is waited for: 3 s
 	Again   time.Duration // for the next start of a command whose lease is kept for it: 15 s
 }

@@ -37,7 +37,7 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine s
 	}
 	var own []*Entry
 	for i := range list {
-		if e := &list[i]; e.State == Waiting && !e.Spec.CPU && e.Machine == machine {
+		if e := &list[i]; e.State == Waiting && !e.Spec.CPU && e.Machine == machine && e.Engine == "" {
 			own = append(own, e)
 		}
 	}

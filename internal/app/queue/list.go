@@ -25,10 +25,15 @@ const (
 	Failed    State = "failed"    // ended otherwise
 	Lost      State = "lost"      // it ran when the machine or both processes of the queue went down, and nobody saw its end
 	Cancelled State = "cancelled" // by its owner
+
+	Unknown State = "unknown" // the engine that had it does not know it any more: nobody saw its end
+	Refused State = "refused" // the engine never took it
 )
 
 // Over reports whether the job has ended.
-func (s State) Over() bool { return s == Done || s == Failed || s == Lost || s == Cancelled }
+func (s State) Over() bool {
+	return s == Done || s == Failed || s == Lost || s == Cancelled || s == Unknown || s == Refused
+}
 
 // Entry is one job for people and programs.
 type Entry struct {
@@ -64,6 +69,10 @@ type Entry struct {
 	Remedy    string          `json:"remedy"`           // what would start it sooner; "" unknown
 	Why       string          `json:"why"`              // why it waits (the first in the list that does), why it was not started, or what was wrong; "" nothing
 	Log       string          `json:"log"`              // file with its output
+	Engine    string          `json:"engine"`           // that has it, such as "slurm"; "" this machine
+	ID        string          `json:"engine_job"`       // what the engine calls it; "" unknown, and on this machine
+	Place     string          `json:"engine_place"`     // cluster of the engine
+	Node      string          `json:"node"`             // of the engine, on which it runs or ran; "" none
 }
 
 // List lists those jobs that which reports true for, in the order of their numbers.
@@ -129,6 +138,10 @@ func (q *Queue) list(which func(State) bool, most int) (list []Entry, more int, 
 
 func stateOf(state *record.State, run int) State {
 	r := &state.Runs[run]
+	if r.Away != nil {
+		return map[record.Stand]State{record.Queued: Waiting, record.Stopped: Held, record.Active: Running, record.Finished: Done, record.Broken: Failed,
+			record.Ended: Cancelled, record.Unknown: Unknown, record.Refused: Refused}[r.Away.State]
+	}
 	switch r.Phase {
 	case record.Begun, record.Running:
 		return Running
@@ -141,7 +154,7 @@ func stateOf(state *record.State, run int) State {
 			return Lost
 		}
 		return Failed
-	case record.Waiting:
+	case record.Waiting, record.Elsewhere:
 	}
 	switch {
 	case r.Held:
@@ -163,6 +176,9 @@ func (q *Queue) entry(state *record.State, run int, where State) (Entry, error) 
 		Submitted: r.Submitted, Starts: r.Starts, Awaits: []int{}, Devices: append([]record.Device{}, last.Devices...), Log: q.logPath(run, j), Estimate: state.Estimate(run).Seconds()}
 	for _, other := range state.Awaits(run) {
 		e.Awaits = append(e.Awaits, other+1)
+	}
+	if r.Away != nil {
+		return e.away(r, last), nil
 	}
 	born := r.Born()
 	e.Waited = time.Since(r.Submitted).Seconds()
@@ -190,6 +206,24 @@ func (q *Queue) entry(state *record.State, run int, where State) (Entry, error) 
 		e.Ended = &last.At
 	}
 	return e, nil
+}
+
+// away adds what another scheduler has said.
+func (e Entry) away(r *record.Run, last record.Event) Entry {
+	a := r.Away
+	e.Engine, e.ID, e.Place, e.Node, e.Why, e.Started = a.Engine, a.ID, a.Place, a.Node, a.Why, a.Began
+	e.Waited, e.Seconds = time.Since(r.Submitted).Seconds(), last.Seconds
+	if a.Began != nil {
+		e.Starts, e.Waited = 1, max(0, a.Began.Sub(r.Submitted).Seconds())
+	}
+	if !e.State.Over() {
+		return e
+	}
+	e.Ended, e.Signal = &last.At, last.Signal
+	if a.State == record.Finished || a.State == record.Broken && last.Signal == "" {
+		e.Exit = &last.Exit
+	}
+	return e
 }
 
 // Code is the exit code of gpuard wait for a job that has ended.

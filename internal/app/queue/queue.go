@@ -6,6 +6,7 @@ package queue
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/visible"
@@ -62,19 +64,36 @@ const (
 	envFolder   = "env"
 )
 
-// Folder is where the queue of this user is.
+// Folder is where the queue of this user is. In a job of another scheduler it is one of that job on this node: what runs
+// its jobs is inside of the allocation then, and ends with it.
 func Folder(host *machine.Host) (string, error) {
 	own, _ := host.Env.Lookup("GPUARD_STATE")
-	home := host.StateHome()
+	home, inside := host.StateHome(), allocated(host.Env)
 	switch {
 	case own != "" && !filepath.IsAbs(own):
 		return "", exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
 	case own != "":
-		return filepath.Join(own, fmt.Sprint("queue-", os.Geteuid())), nil
+		return filepath.Join(own, fmt.Sprint("queue-", os.Geteuid(), inside)), nil
 	case home == "":
 		return "", exit.Usagef("cannot find a folder for the queue: set HOME or GPUARD_STATE")
 	}
-	return filepath.Join(home, "queue"), nil
+	return filepath.Join(home, "queue"+inside), nil
+}
+
+// allocated is the end of the name of the queue of an allocation: "-slurm-12-node0"; "" outside.
+func allocated(env visible.Env) string {
+	allocation := visible.Allocation(env)
+	if allocation == "" {
+		return ""
+	}
+	node, _ := env.Lookup("SLURMD_NODENAME")
+	plain := func(r rune) rune {
+		if strings.ContainsRune("-_.", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}
+	return "-" + strings.Map(plain, strings.ReplaceAll(allocation, ":", "-")+"-"+gpu.Brief(node))
 }
 
 // Open opens the queue of this user. Without create, nil and no error means that there is none.
@@ -175,14 +194,22 @@ func Program(command string) (string, error) {
 // Submit adds a job, or one for each task of an array, of which most run at the same time; 0 any number. When it returns,
 // they are on the disk. It returns the number of the first, and the log of each.
 func (q *Queue) Submit(what record.Job, j Job, env visible.Env, tasks []int, most int) (number int, logs []string, err error) {
+	if len(what.After) > 0 {
+		if _, err := q.Read(); err != nil {
+			return 0, nil, err
+		}
+	}
 	err = q.journal.Exclusive(func(size int64) ([]byte, error) {
 		n, err := q.count(size)
 		if err != nil {
 			return nil, err
 		}
 		for _, a := range what.After {
-			if a.Run >= n {
+			switch {
+			case a.Run >= n:
 				return nil, exit.Usagef("cannot wait for job %d: there is none of that number; see: gpuard queue", a.Run+1)
+			case a.Run < len(q.state.Runs) && q.state.Runs[a.Run].Away != nil:
+				return nil, exit.Usagef("cannot wait for job %d: %s has it, and nobody asks that before a job of this machine starts; hand this one in there, too: --engine %[2]s", a.Run+1, q.state.Runs[a.Run].Away.Engine)
 			}
 		}
 		dir := filepath.Join(q.Dir, envFolder)
@@ -289,16 +316,33 @@ func (q *Queue) Can(kind record.Kind, number int) error {
 	return err
 }
 
-// Ask records what the owner wants of jobs. Of those that it cannot be asked of, the error names the first; nothing is
-// asked then.
-func (q *Queue) Ask(kind record.Kind, numbers ...int) error {
-	err := q.journal.Exclusive(func(int64) ([]byte, error) { // nobody else asks between the check and the lines
+// Ask records what the owner wants of jobs, and tells the schedulers that have some of them. Of those that it cannot be
+// asked of, the error names the first; nothing is asked then.
+func (q *Queue) Ask(ctx context.Context, kind record.Kind, numbers ...int) error {
+	own, away, err := q.split(numbers)
+	if err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		if err := possible(q.state, kind, n); err != nil {
+			return err
+		}
+	}
+	for name, list := range away {
+		if err := q.askAway(ctx, kind, name, list); err != nil {
+			return err
+		}
+	}
+	if len(own) == 0 {
+		return q.journal.Sync()
+	}
+	err = q.journal.Exclusive(func(int64) ([]byte, error) { // nobody else asks between the check and the lines
 		state, err := q.Read()
 		if err != nil {
 			return nil, err
 		}
 		var lines [][]byte
-		for _, n := range numbers {
+		for _, n := range own {
 			if err := possible(state, kind, n); err != nil {
 				return nil, err
 			}
@@ -324,11 +368,13 @@ func possible(state *record.State, kind record.Kind, n int) error {
 	phase := state.Runs[n-1].Phase
 	over := phase >= record.OK
 	switch {
+	case kind == record.Again && state.Runs[n-1].Away != nil:
+		return exit.Usagef("cannot queue job %d again: %s has it; hand it in again: gpuard submit --engine %[2]s", n, state.Runs[n-1].Away.Engine)
 	case kind == record.Again && (!over || phase == record.OK):
 		return exit.Usagef("cannot queue job %d again: %s", n, map[bool]string{true: "it ended well; hand it in again: gpuard submit", false: "it has not ended"}[over])
 	case kind != record.Again && over:
 		return exit.Usagef("cannot %s job %d: it has ended; see: gpuard history", kind, n)
-	case (kind == record.Hold || kind == record.Unhold) && phase != record.Waiting:
+	case (kind == record.Hold || kind == record.Unhold) && phase != record.Waiting && phase != record.Elsewhere:
 		return exit.Usagef("cannot %s job %d: it runs already; end it: gpuard cancel %d", kind, n, n)
 	}
 	return nil

@@ -144,7 +144,7 @@ func TestList(t *testing.T) {
 		events(t, q, record.Event{Kind: record.Begin, Run: run}, record.Event{Kind: record.Start, Run: run}, end)
 	}
 	events(t, q, record.Event{Kind: record.Begin, Run: 6}, record.Event{Kind: record.Start, Run: 6, PID: 42, At: time.Now()})
-	if err := q.Ask(record.Cancel, 4); err != nil {
+	if err := q.Ask(t.Context(), record.Cancel, 4); err != nil {
 		t.Fatal(err)
 	}
 	list, err := q.List(func(State) bool { return true })
@@ -163,11 +163,11 @@ func TestList(t *testing.T) {
 		t.Errorf("code %d, %+v", code, list)
 	}
 	for name, err := range map[string]error{
-		"cannot cancel job 1: it has ended":          q.Ask(record.Cancel, 1),
-		"cannot hold job 7: it runs already":         q.Ask(record.Hold, 7),
-		"cannot find job 99: the last one is job 8":  q.Ask(record.Cancel, 8, 99),
-		"cannot queue job 1 again: it ended well":    q.Ask(record.Again, 1),
-		"cannot queue job 8 again: it has not ended": q.Ask(record.Again, 8),
+		"cannot cancel job 1: it has ended":          q.Ask(t.Context(), record.Cancel, 1),
+		"cannot hold job 7: it runs already":         q.Ask(t.Context(), record.Hold, 7),
+		"cannot find job 99: the last one is job 8":  q.Ask(t.Context(), record.Cancel, 8, 99),
+		"cannot queue job 1 again: it ended well":    q.Ask(t.Context(), record.Again, 1),
+		"cannot queue job 8 again: it has not ended": q.Ask(t.Context(), record.Again, 8),
 	} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%v, want %s", err, name)

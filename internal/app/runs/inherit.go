@@ -137,6 +137,7 @@ func (c *conductor) seeOff(runs []int) error {
 		pid := c.State.Runs[run].Born().PID
 		go func() {
 			e, err := batch.Await(pid)
+			awaitKill(c.Host.Env, e)
 			ended <- end{run, pid, e, err}
 		}()
 	}

@@ -153,6 +153,7 @@ func (r *runner) awaitRun(run, pid int, what Start, seat *claim.Seat, began time
 	}
 	late := r.limit(run, pid, limit)
 	ended, err := batch.Await(pid)
+	awaitKill(r.host.Env, ended)
 	if later == nil || !later.Stop() {
 		<-entrusted
 	}

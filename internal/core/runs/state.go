@@ -35,6 +35,8 @@ const (
 	Unhold Kind = "unhold" // it may be started again
 	Pause  Kind = "pause"  // nothing is to be started for now; of no run
 	Resume Kind = "resume" // likewise again
+
+	Tell Kind = "told" // what another scheduler says of a run that it has
 )
 
 // Event is one line of the journal.
@@ -57,6 +59,7 @@ type Event struct {
 	Fault   string    `json:"fault,omitempty"`   // of the machine while it ran
 	Problem string    `json:"problem,omitempty"` // why it could not be started
 	Job     *Job      `json:"job,omitempty"`     // of Submit
+	Told    *Away     `json:"told,omitempty"`    // of Tell
 }
 
 // Job is a run of a queue, as it was submitted.
@@ -70,6 +73,7 @@ type Job struct {
 	After []After         `json:"after,omitempty"`
 	Array *Array          `json:"array,omitempty"`
 	Retry Retry           `json:"retry"`
+	Away  *Away           `json:"away,omitempty"` // another scheduler has it
 	Data  json.RawMessage `json:"data,omitempty"` // for who starts it; not in the state
 }
 
@@ -93,6 +97,7 @@ const (
 	Waiting Phase = iota // not started
 	Begun                // between Begin and Start
 	Running
+	Elsewhere // another scheduler has it (Away)
 	OK        // ended with 0
 	Failed    // ended otherwise, and is not started again by itself
 	Cancelled // its owner wanted it to end, before its start or after it
@@ -112,6 +117,7 @@ type Run struct {
 	Time      time.Duration
 	Kind      uint32
 	Spent     Spent // over all starts
+	Away      *Away // another scheduler has it; nil: this machine does
 
 	array     *group
 	after     []After
@@ -185,7 +191,7 @@ type State struct {
 }
 
 // Count is the number of runs by phase.
-type Count struct{ All, Waiting, Running, OK, Failed, Cancelled int }
+type Count struct{ All, Waiting, Running, Elsewhere, OK, Failed, Cancelled int }
 
 // NewState is the state of a sweep without events.
 func NewState(runs int, retry Retry) *State {
@@ -292,6 +298,8 @@ func (s *State) Add(e Event) error {
 	switch {
 	case e.Kind == Submit:
 		return s.submit(e)
+	case e.Kind == Tell && e.Run >= 0 && e.Run < len(s.Runs):
+		return s.told(e)
 	case s.queue && (e.Kind == Pause || e.Kind == Resume):
 		s.pause(e.Kind == Pause)
 		return nil
@@ -342,6 +350,11 @@ func (s *State) submit(e Event) error {
 	}
 	s.Runs = append(s.Runs, Run{Submitted: e.At, Name: e.Job.Name, Nice: e.Job.Nice, Held: e.Job.Held, CPU: e.Job.CPU, Time: e.Job.Time, Kind: e.Job.Kind, after: e.Job.After, retry: e.Job.Retry})
 	s.Count.All++
+	if e.Job.Away != nil {
+		s.Runs[e.Run].Phase, s.Runs[e.Run].Away = Elsewhere, e.Job.Away
+		s.Count.Elsewhere++
+		return nil
+	}
 	s.Count.Waiting++
 	s.join(e.Run, e.Job.Array)
 	s.Offer(e.Run)
@@ -444,6 +457,8 @@ func (c *Count) of(p Phase) *int {
 	switch p {
 	case Begun, Running:
 		return &c.Running
+	case Elsewhere:
+		return &c.Elsewhere
 	case OK:
 		return &c.OK
 	case Failed:

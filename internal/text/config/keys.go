@@ -76,6 +76,7 @@ func defaultKeys() []yamltree.Key {
 		of("drift", "drift", yamltree.Optional, "[hot, sick]", "start it again on a better GPU when its own gets into trouble"),
 		of("retry", "retry", yamltree.Text, "3", "how often a run is started again when the machine made it fail"),
 		of("stop-signal", "stop_signal", yamltree.Text, "INT", "signal that asks it to end"),
+		of("engine", "engine", yamltree.Text, "slurm", "which scheduler gets the jobs of gpuard submit; without it this machine", "slurm", "kubernetes"),
 		of("grace", "grace", yamltree.Time, "30s", "time that it then has before it is killed"),
 	}
 }

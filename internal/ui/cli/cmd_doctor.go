@@ -22,8 +22,9 @@ type diagnosed struct {
 }
 
 type doctorFlags struct {
-	of, code, bundle       string
-	run, all, asJSON, bare bool
+	of, code, bundle           string
+	engine, context, namespace string
+	run, all, asJSON, bare     bool
 }
 
 func (p *Program) doctor() *cobra.Command {
@@ -33,7 +34,8 @@ func (p *Program) doctor() *cobra.Command {
 		Short: "Say whether GPU programs will run here, and what to mend",
 		Long: `Says on the first line whether GPU programs will run here and, if not, what to
 do next. The findings follow: driver, devices, libraries, Python environments,
-variables, containers. Nothing is changed.
+variables, containers. Nothing is changed. With --engine it says whether that
+cluster can give GPUs to you: nodes, types or labels, limits and permissions.
 
 The exit code is 1 for a warning or an error, otherwise 0; with --bundle it is 0
 when the archive was written.`,
@@ -41,6 +43,8 @@ when the archive was written.`,
   gpuard doctor --for .venv                only this Python environment
   gpuard doctor --for train --run          also import its libraries
   gpuard doctor --why xid-errors           what does this code mean?
+  gpuard doctor --engine slurm             can the cluster give me GPUs?
+  gpuard doctor --engine kubernetes        can that cluster give me a GPU?
   gpuard doctor --json                     every check, for programs
   gpuard doctor --bundle                   an archive for a bug report`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -57,6 +61,9 @@ when the archive was written.`,
 				if flags.code != "" {
 					return p.why(flags.code)
 				}
+				if flags.engine != "" {
+					return p.diagnoseEngine(cmd.Context(), flags)
+				}
 				return p.diagnose(cmd.Context(), flags)
 			})
 		},
@@ -67,6 +74,10 @@ when the archive was written.`,
 	f.BoolVar(&flags.all, "all", false, "also show the checks that passed")
 	f.StringVar(&flags.code, "why", "", "explain the `CODE` of a finding of doctor or lint, without checking the machine")
 	_ = cmd.RegisterFlagCompletionFunc("why", completeWhy)
+	f.StringVar(&flags.engine, "engine", "", "check this `ENGINE` instead of this machine: slurm, kubernetes")
+	_ = cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions([]string{"slurm", "kubernetes"}, noFiles))
+	f.StringVar(&flags.context, "context", "", "`NAME` of the context of kubectl (default: the current one)")
+	f.StringVar(&flags.namespace, "namespace", "", "`NAME` of the namespace (default: that of the context)")
 	f.BoolVar(&flags.asJSON, "json", false, "answer as one JSON object")
 	f.StringVar(&flags.bundle, "bundle", "", "write an archive for a bug report to a new `FILE`, or to a new file in a folder")
 	f.Lookup("bundle").NoOptDefVal = "." // the current folder; the file gets a generated name
@@ -75,9 +86,9 @@ when the archive was written.`,
 }
 
 func (d *doctorFlags) check(cmd *cobra.Command) error {
-	const other, inside = "--why explains a code of any machine", "the archive contains every finding and the JSON answer"
+	const other, inside, elsewhere = "--why explains a code of any machine", "the archive contains every finding and the JSON answer", "--engine checks a cluster and not this machine"
 	if err := refuseTogether(cmd, []conflict{{"why", "json", other}, {"why", "for", other}, {"why", "run", other}, {"why", "bundle", other},
-		{"bundle", "json", inside}, {"bundle", "all", inside}}); err != nil {
+		{"engine", "for", elsewhere}, {"engine", "run", elsewhere}, {"engine", "bundle", elsewhere}, {"engine", "why", other}, {"bundle", "json", inside}, {"bundle", "all", inside}}); err != nil {
 		return err
 	}
 	if d.bare && d.bundle == "" {
@@ -86,7 +97,10 @@ func (d *doctorFlags) check(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("for") && strings.TrimSpace(d.of) == "" {
 		return errors.New("cannot read --for: its value is empty; write for instance --for .venv, or leave it out")
 	}
-	return refuseEmpty(cmd, "why", "bundle")
+	if d.engine == "" && (d.context != "" || d.namespace != "") {
+		return errors.New("cannot use --context or --namespace without --engine kubernetes: this machine has neither")
+	}
+	return refuseEmpty(cmd, "why", "bundle", "engine", "context", "namespace")
 }
 
 // diagnose checks the machine and shows the findings. A warning or an error sets the exit code without another message.
@@ -102,10 +116,15 @@ func (p *Program) diagnose(ctx context.Context, flags doctorFlags) error {
 	default:
 		Doctor(p.Out, d, flags.all, p.term(p.Out))
 	}
-	if err == nil && slices.ContainsFunc(d.Findings, func(f check.Finding) bool { return f.Severity.Bad() }) {
+	if err == nil && hasBad(d.Findings) {
 		err = &silent{errors.New(d.Summary)}
 	}
 	return err
+}
+
+// hasBad reports whether a finding makes doctor end with 1.
+func hasBad(list []check.Finding) bool {
+	return slices.ContainsFunc(list, func(f check.Finding) bool { return f.Severity.Bad() })
 }
 
 // bundle writes the archive and lists its files. Findings do not make it fail.

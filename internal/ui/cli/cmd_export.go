@@ -140,11 +140,7 @@ func (p *Program) exportWith(cmd *cobra.Command, t handoff.Target, o *exportOpti
 	case o.json:
 		return writeJSON(p.Out, exported{schema(cmd), t, out.Name, out.Text, out.Verdicts})
 	}
-	for _, v := range out.Verdicts {
-		if v.Level != handoff.Exact && !o.quiet {
-			p.Host.Say(v.String())
-		}
-	}
+	p.sayApproximate(out, o.quiet)
 	_, err = fmt.Fprint(p.Out, out.Text)
 	return err
 }

@@ -71,13 +71,19 @@ func (p *Program) showHistory(cmd *cobra.Command, o *historyOptions) error {
 	q, err := queue.Open(p.Host, false)
 	if q != nil {
 		defer q.Close()
-		list, err = q.List(queue.State.Over)
+		troubles, cerr := q.Catch(cmd.Context())
+		p.sayTroubles(troubles)
+		if list, err = q.List(queue.State.Over); err == nil {
+			err = cerr
+		}
 	}
 	if err != nil {
 		return err
 	}
 	now := time.Now()
-	list = slices.DeleteFunc(list, func(e queue.Entry) bool { return since > 0 && (e.Ended == nil || now.Sub(*e.Ended) > since) })
+	list = slices.DeleteFunc(list, func(e queue.Entry) bool {
+		return e.State == queue.Refused || since > 0 && (e.Ended == nil || now.Sub(*e.Ended) > since)
+	})
 	for i := range list {
 		list[i].Asks = asked(&list[i].Spec)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"gpuard/internal/app/queue"
 	"gpuard/internal/app/services"
@@ -37,6 +38,14 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 	if err != nil {
 		return err
 	}
+	p.inTurns()
+	fetch, err := q.Copier(list)
+	if err != nil {
+		return err
+	}
+	if err := fetch(ctx, false); err != nil && !follow {
+		p.Host.Say(err.Error())
+	}
 	out := p.newPrinter()
 	out.json, out.alone = asJSON, len(numbers) == 1
 	logs := services.NewLogs()
@@ -59,17 +68,42 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 		}
 		return err
 	}
-	return p.followJobs(ctx, q, numbers, &out, logs)
+	ctx, stop := context.WithCancel(ctx)
+	fetched := make(chan struct{})
+	go func() {
+		defer close(fetched)
+		if err := fetch(ctx, true); err != nil {
+			p.Host.Say(err.Error())
+		}
+	}()
+	err = p.followJobs(ctx, q, numbers, &out, logs, fetched)
+	stop()
+	<-fetched
+	return err
 }
 
-func (p *Program) followJobs(ctx context.Context, q *queue.Queue, numbers []int, out *printer, logs *services.Logs) error {
+// inTurns lets several goroutines speak.
+func (p *Program) inTurns() {
+	var turn sync.Mutex
+	say := p.Host.Say
+	p.Host.Say = func(line string) {
+		turn.Lock()
+		defer turn.Unlock()
+		say(line)
+	}
+}
+
+func (p *Program) followJobs(ctx context.Context, q *queue.Queue, numbers []int, out *printer, logs *services.Logs, fetched <-chan struct{}) error {
 	f := following{p: p, q: q}
 	for {
-		list, err := q.Jobs(numbers)
+		list, err := f.jobs(ctx, numbers)
 		if err != nil {
 			return err
 		}
 		_, open := parted(list)
+		if len(open) == 0 {
+			<-fetched // all that they have printed
+		}
 		logs.Look()
 		if err := out.rest(logs, len(open) == 0); err != nil || len(open) == 0 {
 			return err

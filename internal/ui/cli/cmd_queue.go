@@ -125,7 +125,7 @@ func (p *Program) askQueue(name, short string, kind record.Kind, done string) *c
 		Use: name + " JOB...", Short: short, Long: short + ".\nJOB is the number that gpuard submit and gpuard queue show. Either all are\n" + done + " or none. Of a range, such as 17-36, it is those that can be.",
 		Example:           "  gpuard " + path + " 17\n  gpuard " + path + " 17 18 19\n  gpuard " + path + " 20-39",
 		ValidArgsFunction: p.completeJobs,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error {
 				if _, err := jobNumbers(args); err != nil {
 					return err
@@ -135,6 +135,9 @@ func (p *Program) askQueue(name, short string, kind record.Kind, done string) *c
 					return err
 				}
 				defer q.Close()
+				if _, err := q.Catch(cmd.Context()); err != nil {
+					return err
+				}
 				numbers, err := possible(q, kind, args)
 				if err != nil {
 					return err
@@ -144,7 +147,7 @@ func (p *Program) askQueue(name, short string, kind record.Kind, done string) *c
 					return err
 				}
 				runs := state.In(record.Begun, record.Running)
-				if err := q.Ask(kind, numbers...); err != nil {
+				if err := q.Ask(cmd.Context(), kind, numbers...); err != nil {
 					return err
 				}
 				for _, n := range numbers {
@@ -243,6 +246,7 @@ type queueAnswer struct {
 	Jobs    []queue.Entry    `json:"jobs"`    // your own that have not ended, by number
 	Reasons []job.Reason     `json:"reasons"` // why the first job that waits does: one per device
 	Others  []status.Waiting `json:"others"`  // requests of others, and other requests of yours, in the order of the line
+	Engines []queue.Trouble  `json:"engines"` // other schedulers that have jobs of yours and did not answer: those jobs are shown where they were last
 }
 
 func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
@@ -274,7 +278,7 @@ func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
 
 // queued is the queue as it is now, with at most so many jobs that wait; more wait besides.
 func (p *Program) queued(ctx context.Context, most int) (a queueAnswer, more int, err error) {
-	a = queueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}}
+	a = queueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Engines: []queue.Trouble{}}
 	q, err := queue.Open(p.Host, false)
 	if err != nil {
 		return a, 0, err
@@ -283,6 +287,9 @@ func (p *Program) queued(ctx context.Context, most int) (a queueAnswer, more int
 		defer q.Close()
 		if a.Kept = q.Kept(); !a.Kept {
 			a.Problem = q.Problem()
+		}
+		if a.Engines, err = q.Catch(ctx); err != nil {
+			return a, 0, err
 		}
 		list, left, err := q.Next(most)
 		if err != nil {
@@ -322,7 +329,7 @@ func (p *Program) whyWaits(ctx context.Context, a *queueAnswer) {
 	known := map[string]answer{}
 	for i := range a.Jobs {
 		e := &a.Jobs[i]
-		if e.State != queue.Waiting || e.Spec.CPU {
+		if e.State != queue.Waiting || e.Spec.CPU || e.Engine != "" {
 			continue
 		}
 		host, spec := *p.Host, e.Spec

@@ -76,7 +76,7 @@ func (p *Program) sources() []observe.Source {
 // actions are what may be asked for with the token: each does what the command of its name does.
 func (p *Program) actions() []observe.Action {
 	return []observe.Action{
-		{Name: "cancel", Do: func(_ context.Context, words []string) error {
+		{Name: "cancel", Do: func(ctx context.Context, words []string) error {
 			numbers, err := jobNumbers(words)
 			if err != nil {
 				return err
@@ -86,7 +86,7 @@ func (p *Program) actions() []observe.Action {
 				return err
 			}
 			defer q.Close()
-			if err := q.Ask(record.Cancel, numbers...); err != nil {
+			if err := q.Ask(ctx, record.Cancel, numbers...); err != nil {
 				return err
 			}
 			return p.revive(q)

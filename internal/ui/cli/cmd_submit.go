@@ -17,6 +17,7 @@ import (
 type submitOptions struct {
 	spec specFlags
 	batchFlags
+	engineFlags
 	json, quiet bool
 }
 
@@ -30,6 +31,9 @@ environment that this shell has now, on a GPU that is leased for it. Its output
 goes to the file that is named. Between users the line is that of gpuard run:
 nobody gets ahead by handing in more jobs.
 
+With --engine the job goes to another scheduler, and has a number of this queue
+all the same: queue, logs, wait and cancel know it.
+
 Exit codes: 0 the job is on the disk, 125 gpuard failed or was used wrongly, 126
 not executable, 127 not found.`,
 		Example: `  gpuard submit --gpus 2 -- python train.py
@@ -38,6 +42,8 @@ not executable, 127 not found.`,
                                                  its $GPUARD_ARRAY_TASK
   gpuard submit ./train.sh                       with lines "#GPUARD --gpus 2"
   id=$(gpuard submit -q -- ./train.sh)           only the number
+  gpuard submit --engine slurm --gpus 2 -- python train.py
+  gpuard submit --engine kubernetes --image train:1 -- python train.py
   gpuard queue                                   what runs and what waits
   gpuard logs -f 17`,
 		ValidArgsFunction: p.programs,
@@ -53,7 +59,8 @@ not executable, 127 not found.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.spec.add(p, cmd)
-	o.add(cmd)
+	o.batchFlags.add(cmd)
+	o.engineFlags.add(cmd)
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the number of the job")
 	p.privateState(cmd)
@@ -62,10 +69,13 @@ not executable, 127 not found.`,
 
 // submitted is the JSON answer of submit.
 type submitted struct {
-	Schema string `json:"schema"` // "gpuard.submit/1"
-	Job    int    `json:"job"`    // its number; of --array, that of the first
-	Jobs   int    `json:"jobs"`   // how many they are; their numbers follow each other
-	Log    string `json:"log"`    // file for the output of the first
+	Schema string `json:"schema"`     // "gpuard.submit/1"
+	Job    int    `json:"job"`        // its number; of --array, that of the first
+	Jobs   int    `json:"jobs"`       // how many they are; their numbers follow each other
+	Log    string `json:"log"`        // file for the output of the first
+	Engine string `json:"engine"`     // that it was handed to, such as "slurm"; "" this machine
+	ID     string `json:"engine_job"` // what the engine calls the first; "" on this machine
+	Test   string `json:"test"`       // of --dry-run: what the engine says of it; nothing was handed in
 }
 
 func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string) error {
@@ -77,6 +87,11 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	}
 	if err := o.refuseEmpty(cmd); err != nil {
 		return asUsage(err)
+	}
+	if s, err := p.engineOf(cmd, &o.engineFlags); err != nil {
+		return err
+	} else if s != nil {
+		return p.handIn(cmd, s, o, args)
 	}
 	if err := p.fill(cmd); err != nil {
 		return err
@@ -110,21 +125,26 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	if err == nil && !q.Kept() {
 		err = q.Serve()
 	}
+	if err != nil {
+		return err
+	}
+	return p.saySubmitted(cmd, o, number, logs)
+}
+
+// saySubmitted says the number of a job of this machine, or those of an array.
+func (p *Program) saySubmitted(cmd *cobra.Command, o *submitOptions, number int, logs []string) error {
 	switch {
-	case err != nil:
-		return err
 	case o.json:
-		return writeJSON(p.Out, submitted{schema(cmd), number, len(logs), logs[0]})
+		return writeJSON(p.Out, submitted{Schema: schema(cmd), Job: number, Jobs: len(logs), Log: logs[0]})
 	case o.quiet:
-		_, err = fmt.Fprintln(p.Out, number)
+		_, err := fmt.Fprintln(p.Out, number)
+		return err
+	case len(logs) > 1 || o.array != "":
+		_, err := fmt.Fprintf(p.Out, "jobs %d-%d are queued; the output of the first: %s\n", number, number+len(logs)-1, logs[0])
 		return err
 	}
-	if len(tasks) > 0 {
-		fmt.Fprintf(p.Out, "jobs %d-%d are queued; the output of the first: %s\n", number, number+len(logs)-1, logs[0])
-		return nil
-	}
-	fmt.Fprintf(p.Out, "job %d is queued; its output: %s\n", number, logs[0])
-	return nil
+	_, err := fmt.Fprintf(p.Out, "job %d is queued; its output: %s\n", number, logs[0])
+	return err
 }
 
 // jobOf checks the flags and returns the job that they describe.

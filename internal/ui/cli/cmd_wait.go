@@ -54,7 +54,7 @@ func (p *Program) waitFor(ctx context.Context, args []string, first bool) (code 
 	defer q.Close()
 	f := following{p: p, q: q}
 	for {
-		list, err := q.Jobs(numbers)
+		list, err := f.jobs(ctx, numbers)
 		if err != nil {
 			return 0, err
 		}
@@ -98,11 +98,37 @@ type following struct {
 	started time.Time       // when the keeper was started last
 	starts  int             // in short succession
 	said    string
+	asked   time.Time       // when the other schedulers were asked last
+	silent  map[string]bool // those that did not answer
+}
+
+// jobs are these jobs as they are now, also at other schedulers; of one that does not answer it says so once.
+func (f *following) jobs(ctx context.Context, numbers []int) ([]queue.Entry, error) {
+	if time.Since(f.asked) >= f.p.pollEvery() {
+		troubles, err := f.q.Catch(ctx)
+		if err != nil {
+			return nil, err
+		}
+		silent := map[string]bool{}
+		for _, t := range troubles {
+			if silent[t.Engine] = true; !f.silent[t.Engine] {
+				f.p.sayTroubles([]queue.Trouble{t})
+			}
+		}
+		f.silent, f.asked = silent, time.Now()
+	}
+	return f.q.Jobs(numbers)
 }
 
 // next returns when something has happened, or other is closed. open are the jobs that are waited for.
 func (f *following) next(ctx context.Context, open []*queue.Entry, other <-chan struct{}) error {
 	written := f.q.Written()
+	var poll <-chan time.Time // other schedulers do not say when something happens
+	for _, e := range open {
+		if e.Engine != "" {
+			poll = time.After(f.p.pollEvery())
+		}
+	}
 	if f.ended == nil {
 		if err := f.revive(open); err != nil {
 			return err
@@ -111,6 +137,7 @@ func (f *following) next(ctx context.Context, open []*queue.Entry, other <-chan 
 	select {
 	case <-written:
 	case <-other:
+	case <-poll:
 	case <-f.ended:
 		f.ended = nil
 	case <-ctx.Done():
@@ -153,6 +180,9 @@ func (f *following) idle(open []*queue.Entry, paused bool) {
 	if !paused {
 		text = ""
 		for _, e := range open {
+			if e.Engine != "" {
+				continue
+			}
 			if e.State == queue.Held {
 				text = fmt.Sprintf("job %d is held; let it start with: gpuard queue unhold %[1]d", e.Number)
 				break

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/cluster"
 	"gpuard/internal/core/lint"
 )
 
@@ -23,6 +24,12 @@ func findingsPages() map[string]string {
 			by += " As an error it means that no GPU program runs here."
 		}
 		pages["findings/"+c.Code+".md"] = findingMarkdown(c.Page, by, "")
+	}
+	for _, c := range cluster.Checks() {
+		pages["findings/"+c.Code+".md"] = findingMarkdown(c.Page, "Found by [`gpuard doctor --engine slurm`](../../how-to/slurm.md).", "")
+	}
+	for _, page := range check.KubernetesPages() {
+		pages["findings/"+page.Code+".md"] = findingMarkdown(page, "Found by [`gpuard doctor --engine kubernetes`](../../how-to/kubernetes.md).", "")
 	}
 	for code, rules := range rulesByCode() {
 		by := fmt.Sprintf("Found by [`gpuard lint`](../../how-to/lint.md), usually as %s. Where it is meant, the comment `gpuard:ignore %s` silences it.", an(rules[0].Severity), code)
@@ -100,6 +107,14 @@ func findingsIndex() string {
 	b.WriteString("\n## Of gpuard doctor\n\n| code | about |\n| --- | --- |\n")
 	for _, c := range check.Checks() {
 		fmt.Fprintf(&b, "| [`%s`](%[1]s.md) | %s |\n", c.Code, c.Title)
+	}
+	b.WriteString("\n## Of gpuard doctor --engine slurm\n\n| code | about |\n| --- | --- |\n")
+	for _, c := range cluster.Checks() {
+		fmt.Fprintf(&b, "| [`%s`](%[1]s.md) | %s |\n", c.Code, c.Title)
+	}
+	b.WriteString("\n## Of gpuard doctor --engine kubernetes\n\n| code | about |\n| --- | --- |\n")
+	for _, page := range check.KubernetesPages() {
+		fmt.Fprintf(&b, "| [`%s`](%[1]s.md) | %s |\n", page.Code, page.Title)
 	}
 	b.WriteString("\n## Of gpuard lint\n\n| code | usually | about |\n| --- | --- | --- |\n")
 	listed := map[string]bool{}

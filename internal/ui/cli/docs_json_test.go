@@ -179,6 +179,7 @@ func answers() [][2]string {
 		{"gpuard explain --probe --json", "cli.explainedAndProbed"},
 		{"gpuard verify --json", "verify.Verification"},
 		{"gpuard doctor --json", "cli.diagnosed"},
+		{"gpuard doctor --engine kubernetes --json", "cli.diagnosedCluster"},
 		{"gpuard env --json", "cli.variablesAnswer"},
 		{"gpuard release --json", "cli.releasedAnswer"},
 		{"gpuard evict --json", "cli.leftAnswer"},

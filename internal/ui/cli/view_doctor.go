@@ -14,6 +14,12 @@ import (
 func Doctor(w io.Writer, d check.Diagnosis, all bool, term Term) {
 	p := page{term: term}
 	p.verdict(d.Verdict)
+	p.diagnosis(d, all)
+	_, _ = io.WriteString(w, p.out.String())
+}
+
+// diagnosis writes the findings, the worst first, and their number.
+func (p *page) diagnosis(d check.Diagnosis, all bool) {
 	findings := d.Findings
 	if !all {
 		findings = joinUnknown(findings)
@@ -33,7 +39,6 @@ func Doctor(w io.Writer, d check.Diagnosis, all bool, term Term) {
 		p.line()
 		p.advice(span{}, dim, p.text(tally(d.Findings, all)))
 	}
-	_, _ = io.WriteString(w, p.out.String())
 }
 
 // verdict writes one line to a file or a pipe, however long, so that a script gets all of it with the first line.
@@ -107,7 +112,7 @@ func adviceParts(text string) (pieces []string) {
 func isCommandLine(piece string) bool {
 	word, _, more := strings.Cut(strings.TrimPrefix(piece, "or "), " ")
 	return more && (strings.ContainsAny(word, "/=") || slices.Contains([]string{
-		"sudo", "gpuard", "pip", "pip3", "python", "python3", "conda", "mamba", "uv", "nvidia-smi", "nvidia-ctk", "docker", "podman", "export", "unset", "echo", "apt", "dnf", "systemctl",
+		"sudo", "gpuard", "kubectl", "pip", "pip3", "python", "python3", "conda", "mamba", "uv", "nvidia-smi", "nvidia-ctk", "docker", "podman", "export", "unset", "echo", "apt", "dnf", "systemctl",
 		"modprobe", "kill", "rm", "mv", "ls", "ldconfig", "mkdir", "chmod", "chown", "mount", "ulimit", "source", "eval"}, word))
 }
 

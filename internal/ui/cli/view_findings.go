@@ -7,15 +7,20 @@ import (
 	"strings"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/cluster"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/core/suggest"
 )
 
-// findingPages returns the page of every code: doctor's checks, then lint's rules.
+// findingPages returns the page of every code: doctor's checks of a machine and of a cluster, then lint's rules.
 func findingPages() (pages []check.Page) {
 	for _, c := range check.Checks() {
 		pages = append(pages, c.Page)
 	}
+	for _, c := range cluster.Checks() {
+		pages = append(pages, c.Page)
+	}
+	pages = append(pages, check.KubernetesPages()...)
 	for _, r := range lint.Rules() { // several rules may find one mistake in different formats
 		if !slices.ContainsFunc(pages, func(p check.Page) bool { return p.Code == r.Code }) {
 			pages = append(pages, r.Page)

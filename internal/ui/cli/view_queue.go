@@ -43,7 +43,7 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 		e := &a.Jobs[i]
 		since := e.Submitted
 		where := e.Asks
-		if e.State == queue.Running {
+		if e.State == queue.Running && e.Started != nil {
 			since = *e.Started
 			where = gpusOf(e)
 		}
@@ -62,6 +62,9 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 		v.sentence(fmt.Sprintf("  and %d more; all: gpuard queue --json", more))
 	}
 	v.whyWait(a)
+	for _, t := range a.Engines {
+		v.paragraph(span{}, normal, v.text(fmt.Sprintf("%s does not answer, and its jobs are shown as they were last: %s", t.Engine, t.Problem)))
+	}
 	if a.Paused {
 		v.sentence("the queue is paused: nothing is started before gpuard queue resume")
 	}
@@ -225,6 +228,9 @@ func endText(e *queue.Entry) string {
 }
 
 func gpusOf(e *queue.Entry) string {
+	if e.Engine != "" {
+		return strings.TrimSpace(e.Engine + " " + e.Node)
+	}
 	if len(e.Devices) == 0 {
 		return "no GPU"
 	}

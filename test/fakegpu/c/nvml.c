@@ -8,6 +8,7 @@
 
 struct nvmlDevice_st devices[MAX_GPUS][MAX_MIG + 1];
 static int initialised, counted; // the devices are counted once
+static int counts[MAX_GPUS];     // which they are: the library does not count those that it cannot open
 
 // ---- every call: initialised? told to hang? told to fail? device there?
 
@@ -108,7 +109,10 @@ nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
         for (int j = 0; j <= MAX_MIG; j++)
             devices[i][j] = (struct nvmlDevice_st){i, j - 1};
     if (initialised++ == 0) {
-        counted = state_gpus();
+        counted = 0;
+        for (int i = 0; i < state_gpus(); i++)
+            if (state_open_to_us(i))
+                counts[counted++] = i;
         state_leave_open("control");
     }
     return NVML_SUCCESS;
@@ -208,7 +212,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
 {
     if (initialised > 0 && (device == NULL || index >= (unsigned int)counted))
         return NVML_ERROR_INVALID_ARGUMENT;
-    return initialised > 0 ? hand_out(__func__, (int)index, -1, device) : NVML_ERROR_UNINITIALIZED;
+    return initialised > 0 ? hand_out(__func__, counts[index], -1, device) : NVML_ERROR_UNINITIALIZED;
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
@@ -219,7 +223,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
         return NVML_ERROR_INVALID_ARGUMENT;
     for (int i = 0; i < state_gpus(); i++)
         for (int j = -1; j < MAX_MIG; j++)
-            if (text(&devices[i][j + 1], "uuid", value) == NVML_SUCCESS && strcmp(value, uuid) == 0)
+            if (text(&devices[i][j + 1], "uuid", value) == NVML_SUCCESS && strcmp(value, uuid) == 0 && state_open_to_us(i))
                 return hand_out(__func__, i, j, device);
     return NVML_ERROR_NOT_FOUND;
 }
@@ -237,7 +241,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *devi
     if (id == NULL || device == NULL || !parse_pci(id, &want))
         return NVML_ERROR_INVALID_ARGUMENT;
     for (int i = 0; i < state_gpus(); i++)
-        if (state_text(value, "gpus/%d/pci", i) && parse_pci(value, &have) && have.domain == want.domain && have.bus == want.bus && have.device == want.device)
+        if (state_text(value, "gpus/%d/pci", i) && parse_pci(value, &have) && have.domain == want.domain && have.bus == want.bus && have.device == want.device && state_open_to_us(i))
             return hand_out(__func__, i, -1, device);
     return NVML_ERROR_NOT_FOUND;
 }
@@ -269,7 +273,10 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
     TRY(enter_handle(__func__, device));
     if (index == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *index = (unsigned int)(device->mig < 0 ? device->gpu : device->mig);
+    *index = (unsigned int)device->mig;
+    for (int i = 0; device->mig < 0 && i < counted; i++)
+        if (counts[i] == device->gpu)
+            *index = (unsigned int)i;
     return NVML_SUCCESS;
 }
 

@@ -3,12 +3,14 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { PATH = 4096 };
 static const unsigned int NONE = 0xFFFFFFFF;
@@ -128,6 +130,18 @@ int state_gpus(void)
     while (n < MAX_GPUS && state_exists("gpus/%d", n))
         n++;
     return n;
+}
+
+// There is no driver behind the node (ENXIO); a device cgroup answers EPERM before anybody asks for one.
+bool state_open_to_us(int gpu)
+{
+    char node[TEXT];
+    if (!state_text(node, "gpus/%d/node", gpu))
+        return true;
+    int fd = open(node, O_RDWR | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0 || errno != EPERM;
 }
 
 // A zombie has closed its files, so the driver has taken its memory back already.

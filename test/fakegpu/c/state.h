@@ -31,6 +31,7 @@ bool state_exists(const char *format, ...) __attribute__((format(printf, 1, 2)))
 FILE *state_file(const char *format, ...) __attribute__((format(printf, 1, 2))); // NULL when it cannot be opened
 
 int state_gpus(void);
+bool state_open_to_us(int gpu); // false where a device cgroup keeps its node from this process
 int state_processes(int gpu, process_t *out); // at most MAX_PROCESSES
 
 // Bytes taken by processes and by memory_used; mig < 0 means the whole device.

@@ -1,0 +1,390 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/handoff"
+	"gpuard/internal/core/kubernetes"
+	"gpuard/internal/core/runs"
+	"gpuard/internal/host/kube"
+)
+
+// forms are the names under which a user asks for Kubernetes, and what a job then asks for GPUs; "" whatever the cluster
+// has.
+func forms() map[string]handoff.Target {
+	return map[string]handoff.Target{"kubernetes": "", "kubernetes-plugin": handoff.Kubernetes, "kubernetes-dra": handoff.KubernetesDRA}
+}
+
+// pods is a cluster of Kubernetes. A job there is known by the name of its Job, and its place is CONTEXT/NAMESPACE.
+type pods struct {
+	host *machine.Host
+	form handoff.Target
+}
+
+func openKubernetes(h *machine.Host, name string) *Scheduler {
+	s := &pods{h, forms()[name]}
+	return &Scheduler{Name: "kubernetes", Title: "Kubernetes", Write: s.write, Test: s.test, Submit: s.submit, Look: s.look, Cancel: s.cancel, Hold: s.hold, Logs: s.logs, Image: true, Ends: true}
+}
+
+// at is the way to a place; "" is the one that kubectl takes now.
+func (s *pods) at(place string) (*kube.Cluster, error) {
+	context, namespace := "", ""
+	if i := strings.LastIndexByte(place, '/'); i >= 0 { // names of contexts may have more of them
+		context, namespace = place[:i], place[i+1:]
+	}
+	k, err := kube.Find(s.host.Env, context, namespace)
+	if err == nil && s.host.Times.Engine > 0 {
+		k.Patience = s.host.Times.Engine
+	}
+	return k, err
+}
+
+// write writes the job in the form that the cluster can serve.
+func (s *pods) write(ctx context.Context, w handoff.Work) (handoff.Output, error) {
+	if s.form == "" {
+		k, err := s.at("")
+		if err != nil {
+			return handoff.Output{}, err
+		}
+		var why string
+		if s.form, why, err = chosen(ctx, k, &w); err != nil {
+			return handoff.Output{}, err
+		}
+		if why != "" {
+			s.host.Say(why)
+		}
+	}
+	config, err := s.host.Config()
+	if err != nil {
+		return handoff.Output{}, err
+	}
+	return handoff.Write(s.form, w, config.Slurm())
+}
+
+// chosen says whether the job claims devices (DRA) or asks the device plugin, by what the cluster has.
+func chosen(ctx context.Context, k *kube.Cluster, w *handoff.Work) (handoff.Target, string, error) {
+	if w.Spec.CPU {
+		return handoff.Kubernetes, "", nil
+	}
+	c := &kubernetes.Cluster{Serves: read(ctx, k.Serves)}
+	if c.Serves.Problem != "" {
+		return "", "", silence(c.Serves.Problem)
+	}
+	if slices.Contains(c.Serves.Found, "resource.k8s.io/v1") {
+		c.Classes, c.Slices = read(ctx, k.Classes), read(ctx, k.Slices)
+	}
+	if dra, _ := c.DRA(); !dra {
+		c.Nodes = read(ctx, k.Nodes)
+	}
+	if dra, why := c.Choose(); dra {
+		return handoff.KubernetesDRA, "it claims devices (kubernetes-dra): " + why, ctx.Err()
+	} else {
+		return handoff.Kubernetes, "it asks the device plugin (kubernetes-plugin): " + why, ctx.Err()
+	}
+}
+
+func silence(problem string) error {
+	return fmt.Errorf("cannot ask the Kubernetes cluster: %s; see: gpuard doctor --engine kubernetes", strings.TrimSuffix(problem, "."))
+}
+
+// test has the cluster check the manifest strictly.
+func (s *pods) test(ctx context.Context, path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	k, err := s.at("")
+	if err == nil {
+		err = refused(k.DryRun(ctx, text))
+	}
+	if err != nil {
+		return "", err
+	}
+	return "the cluster accepts it; whether a node has room is seen when it is handed in, and in gpuard doctor --engine kubernetes", nil
+}
+
+// refused is an error of handing a job in.
+func refused(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case kube.Is(err, kube.Silent):
+		return silence(err.Error())
+	case kube.Is(err, kube.Forbidden):
+		return fmt.Errorf("%w; see what you may do: gpuard doctor --engine kubernetes", err)
+	}
+	return fmt.Errorf("the cluster refuses it: %w", err)
+}
+
+// submit makes the job and what belongs to it. Where one of the objects cannot be made, none stays.
+func (s *pods) submit(ctx context.Context, path string) (id, place string, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	k, err := s.at("")
+	if err != nil {
+		return "", "", err
+	}
+	if k.Context, _, err = k.Where(ctx); err != nil { // from now on the same, whatever the current context becomes
+		return "", "", refused(err)
+	}
+	made, err := k.Create(ctx, text)
+	var own kube.Made
+	var names []string
+	for _, m := range made {
+		names, k.Namespace = append(names, m.Kind+"/"+m.Meta.Name), m.Meta.Namespace
+		if m.Kind == "job.batch" {
+			own = m
+		}
+	}
+	if err == nil && own.Meta.Name == "" {
+		err = errors.New("kubectl does not say which Job it has made")
+	}
+	if err != nil {
+		err = refused(err)
+		if len(names) > 0 {
+			if derr := k.Delete(ctx, names...); derr != nil {
+				err = fmt.Errorf("%w; what was made before could not be deleted (%w): kubectl delete -n %s %s", err, derr, k.Namespace, strings.Join(names, " "))
+			}
+		}
+		return "", "", err
+	}
+	for _, m := range made {
+		if m.Kind != own.Kind {
+			_ = k.Own(ctx, own, m) // without the right to patch, the part stays until gpuard cancel
+		}
+	}
+	return own.Meta.Name, k.Context + "/" + k.Namespace, nil
+}
+
+// look asks each place once. A place that does not answer hides no other: its jobs get no answer.
+func (s *pods) look(ctx context.Context, jobs []Asked) ([]Told, error) {
+	told := make([]Told, len(jobs))
+	by := map[string][]int{}
+	for i := range jobs {
+		by[jobs[i].Place] = append(by[jobs[i].Place], i)
+	}
+	var problems []error
+	for place, list := range by {
+		if err := s.lookAt(ctx, place, jobs, list, told); err != nil {
+			if place != "" {
+				err = fmt.Errorf("%s: %w", place, err)
+			}
+			problems = append(problems, err)
+		}
+	}
+	return told, errors.Join(problems...)
+}
+
+func (s *pods) lookAt(ctx context.Context, place string, jobs []Asked, list []int, told []Told) error {
+	k, err := s.at(place)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, i := range list {
+		if jobs[i].ID == "" { // it has to be looked for
+			names = nil
+			break
+		}
+		names = append(names, base(jobs[i].ID))
+	}
+	v := view{}
+	selector := kube.Managed(unique(names))
+	if v.jobs, err = k.Jobs(ctx, selector); err != nil {
+		return err
+	}
+	if v.pods, err = k.JobPods(ctx, selector); err != nil {
+		return err
+	}
+	if v.silent(jobs, list) {
+		v.events, _ = k.JobEvents(ctx) // a person who may not see events still gets the state
+	}
+	for i := range list {
+		told[list[i]] = v.told(jobs[list[i]])
+		if w := told[list[i]].code; w == "no-gpu" && v.nodes == nil { // would it wait for ever?
+			v.nodes, _ = k.Nodes(ctx)
+			told[list[i]] = v.told(jobs[list[i]])
+		}
+	}
+	return nil
+}
+
+// view is what a place says.
+type view struct {
+	jobs   []kubernetes.Job
+	pods   []kubernetes.Pod
+	events []kubernetes.Event
+	nodes  []kubernetes.Node
+}
+
+// of finds the Job and its pods.
+func (v *view) of(a Asked) (*kubernetes.Job, []kubernetes.Pod) {
+	i := slices.IndexFunc(v.jobs, func(j kubernetes.Job) bool {
+		if a.ID != "" {
+			return j.Meta.Name == base(a.ID)
+		}
+		return strings.HasSuffix(j.Meta.Name, strings.TrimPrefix(a.Mark, "gpuard")) // "train-1f2e" of the mark "gpuard-1f2e"
+	})
+	if i < 0 {
+		return nil, nil
+	}
+	var own []kubernetes.Pod
+	for _, p := range v.pods {
+		if p.Meta.Labels["batch.kubernetes.io/job-name"] == v.jobs[i].Meta.Name {
+			own = append(own, p)
+		}
+	}
+	return &v.jobs[i], own
+}
+
+// silent reports whether a job has no pod: then only events say why.
+func (v *view) silent(jobs []Asked, list []int) bool {
+	return slices.ContainsFunc(list, func(i int) bool {
+		j, own := v.of(jobs[i])
+		return j != nil && len(own) == 0
+	})
+}
+
+func (v *view) told(a Asked) Told {
+	j, own := v.of(a)
+	switch {
+	case j == nil && a.ID == "" && time.Since(a.Submitted) < unasked:
+		a.State, a.Why = runs.Queued, "it is being handed in"
+		return Told{Away: a.Away}
+	case j == nil && a.ID == "":
+		return lost(a.Away, "gpuard was killed while it handed the job in, and the cluster has no Job with its mark")
+	case j == nil:
+		return lost(a.Away, "the cluster has no Job %s any more: somebody has deleted it, or its time there is over", base(a.ID))
+	}
+	events := slices.DeleteFunc(slices.Clone(v.events), func(e kubernetes.Event) bool { return e.About.Name != j.Meta.Name })
+	var p kubernetes.Progress
+	if task, err := strconv.Atoi(a.Task); err == nil {
+		p = kubernetes.LookTask(j, task, own, events, v.nodes)
+	} else {
+		p = kubernetes.Look(j, own, events, v.nodes)
+	}
+	t := Told{Away: a.Away, Ended: p.Ended}
+	t.ID, t.Node, t.Began, t.Why, t.pod = j.Meta.Name, p.Node, nil, "", p.Pod
+	if a.Task != "" {
+		t.ID += "_" + a.Task
+	}
+	if p.Why != nil {
+		t.Why, t.code = p.Why.Text, p.Why.Code
+		if p.Why.Do != "" {
+			t.Why += "; " + p.Why.Do
+		}
+	}
+	switch p.Phase {
+	case kubernetes.Waiting:
+		if t.State = runs.Queued; t.code == "suspended" {
+			t.State = runs.Stopped
+		}
+	case kubernetes.Running:
+		t.State, t.Began = runs.Active, p.Started
+	case kubernetes.Done:
+		t.State, t.Began = runs.Finished, p.Started
+	case kubernetes.Failed:
+		t.State, t.Began, t.Exit = runs.Broken, p.Started, *cmp.Or(p.Exit, new(1))
+	}
+	return t
+}
+
+// cancel deletes jobs with all that was made for them, and waits until they are gone. A task of an array cannot be
+// deleted alone: its number would count as failed, and be started again where the job says so.
+func (s *pods) cancel(ctx context.Context, jobs []runs.Away) error {
+	by := map[string][]string{}
+	for _, j := range jobs {
+		by[j.Place] = append(by[j.Place], base(j.ID))
+	}
+	for place, names := range by {
+		k, err := s.at(place)
+		if err != nil {
+			return err
+		}
+		found, err := k.Jobs(ctx, kube.Managed(unique(names)))
+		if err != nil {
+			return err
+		}
+		var all []string
+		for _, j := range found {
+			if !slices.Contains(names, j.Meta.Name) {
+				continue
+			}
+			all = append(all, "job.batch/"+j.Meta.Name)
+			for _, c := range j.Spec.Template.Spec.Claims {
+				if c.Template == j.Meta.Name {
+					all = append(all, "resourceclaimtemplate.resource.k8s.io/"+c.Template)
+				}
+			}
+		}
+		if len(all) == 0 {
+			continue
+		}
+		if err := k.Delete(ctx, all...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *pods) hold(ctx context.Context, job runs.Away, on bool) error {
+	k, err := s.at(job.Place)
+	if err != nil {
+		return err
+	}
+	found, err := k.Jobs(ctx, kube.Managed([]string{base(job.ID)}))
+	switch {
+	case err != nil:
+		return err
+	case len(found) > 0 && found[0].Meta.Labels[kubernetes.KueueLabel] != "":
+		return errors.New("Kueue decides when it starts; see: kubectl get workloads")
+	}
+	return k.Suspend(ctx, base(job.ID), on)
+}
+
+// logs copies what the job prints. With follow it waits until there is a pod that has started, and goes on until that has
+// ended.
+func (s *pods) logs(ctx context.Context, job runs.Away, follow bool, open Opener) error {
+	k, err := s.at(job.Place)
+	if err != nil {
+		return err
+	}
+	said := ""
+	for {
+		told, err := s.look(ctx, []Asked{{Away: job}})
+		switch {
+		case err != nil && !follow:
+			return err
+		case err == nil && told[0].pod != "" && (told[0].State == runs.Active || told[0].State.Over()):
+			w, err := open(told[0].pod)
+			if err != nil {
+				return err
+			}
+			return errors.Join(k.Logs(ctx, w, told[0].pod, follow), w.Close())
+		case err == nil && told[0].State.Over():
+			return fmt.Errorf("its pod is gone, and its output with it: %s", cmp.Or(told[0].Why, "the cluster says no more"))
+		case !follow:
+			return fmt.Errorf("it has not started: %s", told[0].Why)
+		}
+		if now := cmp.Or(told[0].Why, fmt.Sprint(err)); now != said {
+			s.host.Say("waiting for job " + base(job.ID) + ": " + now)
+			said = now
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(cmp.Or(s.host.Times.Poll, 3*time.Second)):
+		}
+	}
+}

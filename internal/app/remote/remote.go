@@ -1,0 +1,84 @@
+// Package remote hands jobs to another scheduler, and asks it about them. What is handed in, and what was said, is kept by
+// the queue; this package keeps nothing.
+//
+//	s, err := remote.Open(host, "slurm")
+//	out, err := s.Write(ctx, work)
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/handoff"
+	"gpuard/internal/core/runs"
+)
+
+// Scheduler is another scheduler, as this user may use it.
+type Scheduler struct {
+	Name  string // "slurm", "kubernetes"
+	Title string // for people
+	Image bool   // its jobs run in images of containers, in which folders of this machine are not
+	Ends  bool   // when Cancel returns, the jobs are gone, and Look knows nothing of them
+	// Write writes a job, after it has looked whether the cluster has what the job names.
+	Write func(ctx context.Context, w handoff.Work) (handoff.Output, error)
+	// Test has the scheduler judge what Write wrote, which is in this file, and changes nothing.
+	Test func(ctx context.Context, path string) (string, error)
+	// Submit hands that in.
+	Submit func(ctx context.Context, path string) (id, place string, err error)
+	// Look says where these jobs are, one answer for each in their order.
+	Look func(ctx context.Context, jobs []Asked) ([]Told, error)
+	// Cancel ends jobs.
+	Cancel func(ctx context.Context, jobs []runs.Away) error
+	// Hold keeps a job from starting, or no more.
+	Hold func(ctx context.Context, job runs.Away, on bool) error
+	// Logs copies what a job has printed; with follow, until its end. nil: the scheduler writes it into the log of the job.
+	Logs func(ctx context.Context, job runs.Away, follow bool, open Opener) error
+}
+
+// Opener gives the place for what a source, such as a pod, has printed. It is called once, when there is something.
+type Opener func(source string) (io.WriteCloser, error)
+
+// Asked is a job that is asked about.
+type Asked struct {
+	runs.Away
+	Submitted time.Time
+}
+
+// Told is what a scheduler says of one. Exit and Signal count where it is over.
+type Told struct {
+	runs.Away
+	Exit   int
+	Signal string // "SIGTERM"; "" none
+	Ended  *time.Time
+
+	code, pod string // of Kubernetes
+}
+
+// Names lists the schedulers.
+func Names() []string { return []string{"slurm", "kubernetes"} }
+
+// Open finds a scheduler.
+func Open(host *machine.Host, name string) (*Scheduler, error) {
+	if _, pods := forms()[name]; pods {
+		return openKubernetes(host, name), nil
+	}
+	if !slices.Contains(Names(), name) {
+		return nil, exit.Usagef("cannot use --engine %s: there is no such engine; there are %s, and without --engine this machine", name, strings.Join(Names(), ", "))
+	}
+	return openSlurm(host), nil
+}
+
+// unasked is how long a job may be without an ID: another process may be handing it in.
+const unasked = 2 * time.Minute
+
+// lost is a job of which the scheduler knows nothing, and why that says nothing of how it ended.
+func lost(a runs.Away, format string, args ...any) Told {
+	a.State, a.Why = runs.Unknown, fmt.Sprintf(format, args...)
+	return Told{Away: a}
+}

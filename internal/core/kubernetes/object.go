@@ -1,0 +1,219 @@
+// Package kubernetes says in gpuard's words what a Kubernetes cluster answers: where a job is and why it waits, which
+// GPUs there are, and in which form a job asks for them. Its types are the parts of the API's objects that this needs, as
+// kubectl prints them with -o json. It must not call kubectl.
+package kubernetes
+
+import (
+	"strconv"
+	"time"
+)
+
+// GPUs is the resource of NVIDIA's device plugin (NVIDIA/k8s-device-plugin, README.md).
+const GPUs = "nvidia.com/gpu"
+
+// Driver is NVIDIA's driver for dynamic resource allocation, and its class of whole GPUs
+// (kubernetes-sigs/dra-driver-nvidia-gpu, site/content/docs/reference/resourceslice-attributes.md).
+const Driver = "gpu.nvidia.com"
+
+// indexLabel is the number of a pod in an indexed Job (kubernetes/kubernetes, staging/src/k8s.io/api/batch/v1/types.go).
+const indexLabel = "batch.kubernetes.io/job-completion-index"
+
+// KueueLabel names the queue of Kueue that a job goes through (kubernetes-sigs/kueue,
+// site/content/en/docs/tasks/run/jobs.md).
+const KueueLabel = "kueue.x-k8s.io/queue-name"
+
+// Meta is what every object has.
+type Meta struct {
+	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace"`
+	UID         string            `json:"uid"`
+	Created     time.Time         `json:"creationTimestamp"`
+	Deleted     *time.Time        `json:"deletionTimestamp"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// Condition is one condition of a status.
+type Condition struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"` // "True", "False", "Unknown"
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// holds is the condition of that type if it is true.
+func holds(list []Condition, kind string) *Condition {
+	for i := range list {
+		if list[i].Type == kind && list[i].Status == "True" {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+// Job is a Job of batch/v1.
+type Job struct {
+	Meta Meta `json:"metadata"`
+	Spec struct {
+		Suspend  bool `json:"suspend"`
+		Template struct {
+			Spec PodSpec `json:"spec"`
+		} `json:"template"`
+	} `json:"spec"`
+	Status struct {
+		Conditions []Condition `json:"conditions"`
+		Active     int         `json:"active"`
+		Succeeded  string      `json:"completedIndexes"` // of an indexed Job: "0,3-5"
+		Failed     string      `json:"failedIndexes"`    // likewise
+		Started    *time.Time  `json:"startTime"`
+		Completed  *time.Time  `json:"completionTime"`
+	} `json:"status"`
+}
+
+// PodSpec is what a pod asks for.
+type PodSpec struct {
+	Node       string      `json:"nodeName"` // "" until the scheduler has chosen one
+	Containers []container `json:"containers"`
+	Claims     []struct {
+		Template string `json:"resourceClaimTemplateName"`
+	} `json:"resourceClaims"`
+}
+
+// gpus is how many GPUs of the device plugin the pod asks for.
+func (s PodSpec) gpus() (n int) {
+	for _, c := range s.Containers {
+		if number, given := count(c.Resources.Limits[GPUs]); given {
+			n += number
+		}
+	}
+	return n
+}
+
+// container is a container of a pod.
+type container struct {
+	Name      string `json:"name"`
+	Image     string `json:"image"`
+	Resources struct {
+		Limits map[string]string `json:"limits"`
+	} `json:"resources"`
+}
+
+// Pod is a Pod of v1.
+type Pod struct {
+	Meta   Meta    `json:"metadata"`
+	Spec   PodSpec `json:"spec"`
+	Status struct {
+		Phase      string      `json:"phase"` // "Pending", "Running", "Succeeded", "Failed", "Unknown"
+		Reason     string      `json:"reason"`
+		Message    string      `json:"message"`
+		Conditions []Condition `json:"conditions"`
+		Containers []struct {
+			Name  string `json:"name"`
+			State struct {
+				Waiting *struct {
+					Reason  string `json:"reason"`
+					Message string `json:"message"`
+				} `json:"waiting"`
+				Running *struct {
+					Started time.Time `json:"startedAt"`
+				} `json:"running"`
+				Ended *ended `json:"terminated"`
+			} `json:"state"`
+		} `json:"containerStatuses"`
+	} `json:"status"`
+}
+
+// ended is the end of a container.
+type ended struct {
+	Exit     int        `json:"exitCode"`
+	Signal   int        `json:"signal"`
+	Reason   string     `json:"reason"` // "Completed", "Error", "OOMKilled", …
+	Message  string     `json:"message"`
+	Started  *time.Time `json:"startedAt"`
+	Finished *time.Time `json:"finishedAt"`
+}
+
+// over reports whether the pod uses nothing of its node any more.
+func (p *Pod) over() bool { return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" }
+
+// Event is an Event of v1.
+type Event struct {
+	Meta    Meta       `json:"metadata"`
+	Reason  string     `json:"reason"`
+	Message string     `json:"message"`
+	Last    *time.Time `json:"lastTimestamp"` // of an event that was repeated
+	About   struct {
+		Kind string `json:"kind"`
+		Name string `json:"name"`
+		UID  string `json:"uid"`
+	} `json:"involvedObject"`
+}
+
+// Node is a Node of v1.
+type Node struct {
+	Meta Meta `json:"metadata"`
+	Spec struct {
+		Cordoned bool `json:"unschedulable"`
+	} `json:"spec"`
+	Status struct {
+		Allocatable map[string]string `json:"allocatable"`
+		Conditions  []Condition       `json:"conditions"`
+	} `json:"status"`
+}
+
+// Quota is a ResourceQuota of v1.
+type Quota struct {
+	Meta   Meta `json:"metadata"`
+	Status struct {
+		Hard map[string]string `json:"hard"`
+		Used map[string]string `json:"used"`
+	} `json:"status"`
+}
+
+// Slice is a ResourceSlice of resource.k8s.io/v1: devices that a driver offers on a node.
+type Slice struct {
+	Meta Meta `json:"metadata"`
+	Spec struct {
+		Driver string `json:"driver"`
+		Node   string `json:"nodeName"`
+		Pool   struct {
+			Name       string `json:"name"`
+			Generation int    `json:"generation"`
+		} `json:"pool"`
+		Devices []struct {
+			Name       string `json:"name"`
+			Attributes map[string]struct {
+				String string `json:"string"`
+			} `json:"attributes"`
+			Capacity map[string]struct {
+				Value string `json:"value"`
+			} `json:"capacity"`
+		} `json:"devices"`
+	} `json:"spec"`
+}
+
+// Claim is a ResourceClaim of resource.k8s.io/v1.
+type Claim struct {
+	Meta   Meta `json:"metadata"`
+	Status struct {
+		Allocation *struct {
+			Devices struct {
+				Results []struct {
+					Driver string `json:"driver"`
+					Pool   string `json:"pool"`
+					Device string `json:"device"`
+				} `json:"results"`
+			} `json:"devices"`
+		} `json:"allocation"`
+	} `json:"status"`
+}
+
+// count reads a quantity that counts devices: a whole number, perhaps with k. given is false without one.
+func count(quantity string) (n int, given bool) {
+	times := 1
+	if len(quantity) > 1 && quantity[len(quantity)-1] == 'k' {
+		quantity, times = quantity[:len(quantity)-1], 1000
+	}
+	n, err := strconv.Atoi(quantity)
+	return n * times, err == nil && n >= 0
+}

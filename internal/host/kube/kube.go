@@ -1,0 +1,197 @@
+// Package kube asks a Kubernetes cluster through kubectl, as the person who calls it: with the contexts, the credentials
+// and the plugins that kubectl knows. It decides nothing.
+//
+//	c, err := kube.Find(env, "", "")
+//	made, err := c.Create(ctx, manifests)
+package kube
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"time"
+
+	"gpuard/internal/host/sys"
+)
+
+// Cluster is a way to one cluster. The zero value of Context and Namespace is what kubectl takes by itself.
+type Cluster struct {
+	Path      string   // of kubectl
+	Env       []string // of kubectl; its KUBECONFIG is obeyed
+	Context   string
+	Namespace string
+	Patience  time.Duration // for one answer; 0: 20 s
+}
+
+// Kind is what became of a call that failed.
+type Kind int
+
+// Kinds of failures.
+const (
+	Refused   Kind = iota // the cluster, or kubectl, says no
+	NotFound              // there is no such object
+	Forbidden             // this person may not
+	Silent                // nothing answers: whether the call had an effect is unknown
+)
+
+// Error is a call that failed. Its text is one line, which kubectl has written.
+type Error struct {
+	Kind Kind
+	Text string
+}
+
+// Error is what kubectl says.
+func (e *Error) Error() string { return e.Text }
+
+// Is reports whether err is a failure of that kind.
+func Is(err error, kind Kind) bool {
+	var own *Error
+	return errors.As(err, &own) && own.Kind == kind
+}
+
+// Find finds kubectl in the PATH of this process.
+func Find(env []string, context, namespace string) (*Cluster, error) {
+	path, err := exec.LookPath("kubectl")
+	if err != nil {
+		return nil, errors.New("cannot ask Kubernetes: there is no kubectl in PATH; install it (https://kubernetes.io/docs/tasks/tools) and try: kubectl get pods")
+	}
+	return &Cluster{Path: path, Env: env, Context: context, Namespace: namespace}, nil
+}
+
+// most is the longest answer that is read: a cluster of 5,000 nodes prints about 60 MiB.
+const most = 128 << 20
+
+// words are the arguments of a call.
+func (c *Cluster) words(args []string) []string {
+	var list []string
+	if c.Context != "" {
+		list = append(list, "--context="+c.Context)
+	}
+	if c.Namespace != "" {
+		list = append(list, "--namespace="+c.Namespace)
+	}
+	return append(list, args...)
+}
+
+func (c *Cluster) patience() time.Duration {
+	if c.Patience > 0 {
+		return c.Patience
+	}
+	return 20 * time.Second
+}
+
+// command is kubectl with messages that do not depend on the language.
+func (c *Cluster) command(ctx context.Context, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, c.Path, c.words(args)...) //nolint:gosec // the person's own kubectl
+	cmd.Env, cmd.WaitDelay = append(append([]string{}, c.Env...), "LC_ALL=C"), 200*time.Millisecond
+	return cmd
+}
+
+// call runs kubectl to its end and returns what it printed, also when it failed.
+func (c *Cluster) call(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
+	patience := c.patience()
+	late, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	printed, said := &sys.Bounded{Most: most}, &sys.Bounded{Most: 64 << 10}
+	cmd := c.command(late, append(args, fmt.Sprintf("--request-timeout=%ds", max(1, int(patience.Seconds())))))
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), printed, said
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case late.Err() != nil:
+		return nil, &Error{Silent, fmt.Sprintf("no answer within %s", patience)}
+	case printed.Full:
+		return nil, &Error{Refused, fmt.Sprintf("kubectl %s printed more than %d MiB", args[0], most>>20)}
+	case err != nil:
+		return printed.Text.Bytes(), failure(said.Text.String(), err)
+	}
+	return printed.Text.Bytes(), nil
+}
+
+// failure reads the last line that kubectl wrote, which is its error; lines before it are warnings and repeated tries
+// (k8s.io/kubectl, pkg/cmd/util/helpers.go, checkErr).
+func failure(said string, err error) error {
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	text := strings.TrimSpace(lines[len(lines)-1])
+	for _, line := range lines { // a refusal of a manifest goes on over several lines
+		if strings.HasPrefix(line, "Error from server") || strings.HasPrefix(line, "error: ") {
+			text = strings.TrimSpace(line)
+			break
+		}
+	}
+	if text == "" {
+		text = "kubectl: " + err.Error()
+	}
+	kind := Refused
+	switch {
+	case strings.HasPrefix(text, "Error from server (NotFound)"):
+		kind = NotFound
+	case strings.HasPrefix(text, "Error from server (Forbidden)"):
+		kind = Forbidden
+	case hasAny(text, "Unable to connect to the server", "The connection to the server", "Error from server (Timeout)", "Error from server (ServiceUnavailable)", "Error from server (InternalError)",
+		"Error from server (TooManyRequests)", "couldn't get current server API group list", "the server is currently unable", "i/o timeout", "connection refused", "no such host", "TLS handshake timeout", "context deadline exceeded"):
+		kind = Silent
+	}
+	for _, lead := range []string{"Error from server (", "error: "} {
+		if rest, ok := strings.CutPrefix(text, lead); ok {
+			_, rest, cut := strings.Cut(rest, "): ")
+			if lead == "error: " || !cut {
+				rest = strings.TrimPrefix(text, lead)
+			}
+			text = rest
+		}
+	}
+	return &Error{kind, text}
+}
+
+func hasAny(text string, signs ...string) bool {
+	for _, s := range signs {
+		if strings.Contains(text, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// object decodes one object that a call prints.
+func object[T any](ctx context.Context, c *Cluster, args ...string) (v T, err error) {
+	out, err := c.call(ctx, nil, append(args, "--output=json")...)
+	if err == nil {
+		err = decode(out, &v)
+	}
+	return v, err
+}
+
+// list decodes the objects that kubectl get prints.
+func list[T any](ctx context.Context, c *Cluster, args ...string) ([]T, error) {
+	found, err := object[struct{ Items []T }](ctx, c, append([]string{"get"}, args...)...)
+	return found.Items, err
+}
+
+func decode(text []byte, into any) error {
+	if err := json.Unmarshal(text, into); err != nil {
+		return &Error{Refused, fmt.Sprintf("cannot read what kubectl printed: %v", err)}
+	}
+	return nil
+}
+
+// stream runs kubectl with its output going to w, for as long as it takes.
+func (c *Cluster) stream(ctx context.Context, w io.Writer, args ...string) error {
+	said := &sys.Bounded{Most: 64 << 10}
+	cmd := c.command(ctx, args)
+	cmd.Stdout, cmd.Stderr = w, said
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return failure(said.Text.String(), err)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package logfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+)
+
+// Resume appends to a log what a source prints that always begins again with its first byte, such as the log of a pod:
+// what the file has of it already is left out. Which source that is, and where in the file it begins, is kept beside the
+// file. While another process does the same, everything is left out.
+func Resume(path, source string) (io.WriteCloser, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the log: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return idle{}, nil
+	}
+	var from struct {
+		Source string `json:"source"`
+		Start  int64  `json:"start"`
+	}
+	info, err := file.Stat()
+	if err == nil {
+		if text, rerr := os.ReadFile(path + ".from"); rerr == nil {
+			_ = json.Unmarshal(text, &from) // a damaged one is another source
+		}
+		if from.Source != source {
+			from.Source, from.Start = source, info.Size()
+			text, _ := json.Marshal(from) // text and a number
+			err = os.WriteFile(path+".from", text, 0o600)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot write the log: %w", err), file.Close())
+	}
+	return &resumed{file, max(0, info.Size()-from.Start)}, nil
+}
+
+// resumed leaves out what it knows.
+type resumed struct {
+	file  *os.File
+	known int64
+}
+
+func (r *resumed) Write(p []byte) (int, error) {
+	skip := min(r.known, int64(len(p)))
+	r.known -= skip
+	if skip == int64(len(p)) {
+		return len(p), nil
+	}
+	n, err := r.file.Write(p[skip:])
+	return n + int(skip), err
+}
+
+func (r *resumed) Close() error { return r.file.Close() }
+
+// idle leaves everything out.
+type idle struct{}
+
+func (idle) Write(p []byte) (int, error) { return len(p), nil }
+func (idle) Close() error                { return nil }

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/queue"
+	"gpuard/internal/app/remote"
+	"gpuard/internal/core/handoff"
+)
+
+// engineFlags are those of a job that another scheduler gets.
+type engineFlags struct {
+	engine, queue, workdir, image, namespace string
+	env                                      []string
+	dry                                      bool
+}
+
+func (e *engineFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&e.engine, "engine", "", "hand it to this `ENGINE` in place of this machine: slurm, or kubernetes (kubernetes-plugin and kubernetes-dra say how it asks for GPUs); here: this machine all the same")
+	f.StringArrayVar(&e.env, "env", nil, "with --engine: `NAME[=VALUE]`: a variable for it, with the value that this shell has; no other is handed on")
+	f.StringVar(&e.queue, "queue", "", "with --engine: `NAME` of Slurm's partition, or of Kueue's local queue")
+	f.StringVar(&e.image, "image", "", "with --engine kubernetes: `IMAGE` of its container")
+	f.StringVar(&e.namespace, "namespace", "", "with --engine kubernetes: `NAME` of the namespace (default: that of kubectl's context)")
+	f.StringVar(&e.workdir, "workdir", "", "with --engine: `FOLDER` in which it starts (default: this one; in a container, that of the image)")
+	f.BoolVar(&e.dry, "dry-run", false, "with --engine: ask whether and when it would start, and hand nothing in")
+	_ = cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(append(remote.Names(), "kubernetes-plugin", "kubernetes-dra", here), noFiles))
+	for _, name := range []string{"env", "queue", "image", "namespace"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+}
+
+// here is the value of --engine for this machine, where the configuration says otherwise.
+const here = "here"
+
+// engineOf is the scheduler that is to have the job: that of --engine, else that of the configuration; nil this machine.
+func (p *Program) engineOf(cmd *cobra.Command, e *engineFlags) (*remote.Scheduler, error) {
+	if err := refuseEmpty(cmd, "engine", "env", "queue", "workdir", "image", "namespace"); err != nil {
+		return nil, asUsage(err)
+	}
+	name := e.engine
+	if name == "" {
+		config, err := p.Host.Config()
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range config.Defaults() {
+			if d.Flag == "engine" {
+				name = d.Value
+			}
+		}
+	}
+	if name != "" && name != here {
+		return remote.Open(p.Host, name)
+	}
+	for _, flag := range []string{"env", "queue", "workdir", "image", "namespace", "dry-run"} {
+		if isSet(cmd, flag) {
+			return nil, usagef("cannot use --%s without --engine: a job of this machine has this shell's environment and folder; gpuard run --dry-run shows what it would get", flag)
+		}
+	}
+	return nil, nil //nolint:nilnil // this machine
+}
+
+// handIn hands the job to another scheduler. Of this machine neither the GPUs nor the rules count.
+func (p *Program) handIn(cmd *cobra.Command, s *remote.Scheduler, o *submitOptions, args []string) error {
+	w, err := p.work(cmd, &o.spec, &o.batchFlags, args)
+	switch {
+	case err != nil:
+	case s.Image:
+		w.Folder = o.workdir
+	case o.workdir != "":
+		w.Folder, err = filepath.Abs(o.workdir)
+	default:
+		w.Folder, err = thisFolder()
+	}
+	w.Image, w.Namespace = o.image, o.namespace
+	if w.Queue = o.queue; err == nil {
+		err = p.addVariables(&w, o.env)
+	}
+	if err != nil {
+		return asUsage(err)
+	}
+	if o.dry {
+		return p.testIn(cmd, s, w, o)
+	}
+	q, err := queue.Open(p.Host, true)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	j := queue.Job{Command: args, Folder: w.Folder, Spec: w.Spec, Note: w.Note}
+	j.Spec.Name = machine.JobName(w.Spec)
+	number, logs, out, err := q.HandIn(cmd.Context(), s, w, j, queue.Kind(args))
+	if err != nil {
+		return err
+	}
+	p.sayApproximate(out, o.quiet || o.json)
+	list, err := q.List(func(queue.State) bool { return true })
+	if err != nil {
+		return err
+	}
+	e := list[number-1]
+	switch {
+	case o.json:
+		return writeJSON(p.Out, submitted{schema(cmd), number, len(logs), logs[0], s.Name, e.ID, ""})
+	case o.quiet:
+		_, err = fmt.Fprintln(p.Out, number)
+	case len(logs) > 1:
+		_, err = fmt.Fprintf(p.Out, "jobs %d-%d are handed to %s (%s and the next); the output of the first: %s\n", number, number+len(logs)-1, s.Title, e.ID, logs[0])
+	default:
+		_, err = fmt.Fprintf(p.Out, "job %d is handed to %s (%s); its output: %s\n", number, s.Title, e.ID, logs[0])
+	}
+	return err
+}
+
+// testIn has the scheduler judge a job.
+func (p *Program) testIn(cmd *cobra.Command, s *remote.Scheduler, w handoff.Work, o *submitOptions) error {
+	w.After = nil // their numbers are the queue's
+	out, err := s.Write(cmd.Context(), w)
+	if err != nil {
+		return err
+	}
+	said, err := judged(cmd.Context(), s, out.Text)
+	if err != nil {
+		return err
+	}
+	p.sayApproximate(out, o.quiet || o.json)
+	if o.json {
+		return writeJSON(p.Out, submitted{Schema: schema(cmd), Engine: s.Name, Test: said})
+	}
+	_, err = fmt.Fprintf(p.Out, "%s would take it: %s\n", s.Title, said)
+	return err
+}
+
+func judged(ctx context.Context, s *remote.Scheduler, text string) (said string, err error) {
+	file, err := os.CreateTemp("", "gpuard-dry-run-")
+	if err != nil {
+		return "", fmt.Errorf("cannot try the job: %w", err)
+	}
+	defer os.Remove(file.Name()) //nolint:errcheck // in the folder for such files
+	_, err = file.WriteString(text)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return "", fmt.Errorf("cannot try the job: %w", err)
+	}
+	return s.Test(ctx, file.Name())
+}
+
+// sayApproximate says what the scheduler could only be told approximately.
+func (p *Program) sayApproximate(out handoff.Output, quiet bool) {
+	for _, v := range out.Verdicts {
+		if v.Level != handoff.Exact && !quiet {
+			p.Host.Say(v.String())
+		}
+	}
+}

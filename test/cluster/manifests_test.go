@@ -1,0 +1,221 @@
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMain: on its own the folder has nothing to test.
+func TestMain(m *testing.M) {
+	if os.Getenv(programs) == "" {
+		fmt.Println("these tests need kube-apiserver and its like: make check-kubernetes")
+	}
+	os.Exit(m.Run())
+}
+
+// lab is the cluster of the tests: nodes with 4, 1 and no GPUs of the device plugin, one with three devices of the driver
+// for claims, the rights of ada, who may do what gpuard needs in the namespace team, and of bob, who may do nothing.
+func lab(t *testing.T) *cluster {
+	t.Helper()
+	c := start(t)
+	k := kubelets(t, c)
+	k.node(t, "large", 4, map[string]string{"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.memory": "81920", "nvidia.com/gpu.compute.major": "8", "nvidia.com/gpu.compute.minor": "0"})
+	k.node(t, "small", 1, map[string]string{"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.memory": "15360", "nvidia.com/gpu.compute.major": "7", "nvidia.com/gpu.compute.minor": "5"})
+	k.node(t, "claims", 0, nil)
+	c.make(t, `apiVersion: v1
+kind: Namespace
+metadata: {name: team}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: jobs, namespace: team}
+rules:
+- {apiGroups: [batch], resources: [jobs], verbs: [create, get, list, delete, patch]}
+- {apiGroups: [""], resources: [pods, pods/log, events, resourcequotas], verbs: [get, list]}
+- {apiGroups: [resource.k8s.io], resources: [resourceclaimtemplates, resourceclaims], verbs: [create, get, list, delete, patch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: jobs, namespace: team}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: jobs}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ada}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: look}
+rules:
+- {apiGroups: [""], resources: [nodes, pods], verbs: [get, list]}
+- {apiGroups: [resource.k8s.io], resources: [deviceclasses, resourceslices, resourceclaims], verbs: [get, list]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: look}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: look}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ada}]
+`)
+	c.until(t, 60*time.Second, "the namespace has its account", func() error {
+		_, err := c.kubectl("", "get", "serviceaccount", "default", "--namespace=team")
+		return err
+	})
+	return c
+}
+
+// driver publishes a device class and three devices on the node claims, as NVIDIA's driver does.
+func (c *cluster) driver(t *testing.T) {
+	t.Helper()
+	c.make(t, `apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu.nvidia.com}
+spec:
+  selectors: [{cel: {expression: "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'"}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: claims-gpu}
+spec:
+  driver: gpu.nvidia.com
+  nodeName: claims
+  pool: {name: claims, generation: 1, resourceSliceCount: 1}
+  devices:
+  - {name: gpu-0, attributes: {type: {string: gpu}, productName: {string: NVIDIA L4}, uuid: {string: GPU-0}}, capacity: {memory: {value: 23034Mi}}}
+  - {name: gpu-1, attributes: {type: {string: gpu}, productName: {string: NVIDIA H100 80GB HBM3}, uuid: {string: GPU-1}}, capacity: {memory: {value: 81559Mi}}}
+  - {name: gpu-2, attributes: {type: {string: gpu}, productName: {string: NVIDIA GB10}, uuid: {string: GPU-2}}}
+`)
+}
+
+// result is how a call of gpuard ended.
+type result struct {
+	code     int
+	out, err string
+}
+
+// gpuard calls the program as a user.
+func (c *cluster) gpuard(t *testing.T, user string, args ...string) result {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Getenv("GPUARD"), args...)
+	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(pair string) bool {
+		return strings.HasPrefix(pair, "PATH=") || strings.HasPrefix(pair, "KUBECONFIG=")
+	}), "PATH="+c.bin+":"+os.Getenv("PATH"), "KUBECONFIG="+c.in(user+".conf"), "GPUARD_STATE="+c.in("state-"+user), "HOME="+c.dir, "COLUMNS=160")
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	var exit *exec.ExitError
+	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
+		t.Fatalf("cannot start gpuard: %v", err)
+	}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+}
+
+// object reads one object as the administrator.
+func (c *cluster) object(t *testing.T, args ...string) (v map[string]any) {
+	t.Helper()
+	out, err := c.kubectl("", append(append([]string{"get"}, args...), "--namespace=team", "--output=json")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(out), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// podOf waits until a job's pod has a node, and returns it.
+func (c *cluster) podOf(t *testing.T, job string) (node string) {
+	t.Helper()
+	c.until(t, 60*time.Second, "the pod of "+job+" is bound", func() error {
+		out, err := c.kubectl("", "get", "pods", "--namespace=team", "--selector=batch.kubernetes.io/job-name="+job, "--output=jsonpath={.items[*].spec.nodeName}")
+		if node = strings.TrimSpace(out); err == nil && node == "" {
+			err = errors.New("it has no node")
+		}
+		return err
+	})
+	return node
+}
+
+// TestManifests: what gpuard export writes is accepted by strict validation on the server, and its pod gets the node that
+// fits: by number, by model, by memory, by claim. The command that runs is the one that was meant.
+func TestManifests(t *testing.T) {
+	c := lab(t)
+	c.driver(t)
+	words := []string{"printf", "%s|", "a b", "$(HOME)", "$$x", `"quoted"`, "line\nbreak", "grüße"}
+	for _, one := range []struct {
+		name, target, node string
+		flags              []string
+	}{
+		{"two", "kubernetes", "large", []string{"--gpus", "2"}},
+		{"model", "kubernetes", "small", []string{"--model", "Tesla T4"}},
+		{"memory", "kubernetes", "large", []string{"--mem", "40G"}},
+		{"compute", "kubernetes", "small", []string{"--min-compute", "7.5", "--model", "Tesla T4"}},
+		{"claim", "kubernetes-dra", "claims", []string{"--gpus", "1"}},
+		{"claim-model", "kubernetes-dra", "claims", []string{"--model", "*H100*", "--mem", "70G"}},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			args := append([]string{"export", one.target, "--image", "train:1", "--name", one.name, "--timeout", "10m", "--note", one.name}, one.flags...)
+			got := c.gpuard(t, "ada", append(append(args, "--"), words...)...)
+			if got.code != 0 {
+				t.Fatalf("export: %d, %s", got.code, got.err)
+			}
+			for _, dry := range []string{"--dry-run=server", "--dry-run=none"} {
+				if out, err := c.kubectl(got.out, "create", "--namespace=team", "--validate=strict", dry, "--filename=-"); err != nil {
+					t.Fatalf("%v\n%s\n%s", err, out, got.out)
+				}
+			}
+			out, err := c.kubectl(got.out, "get", "--namespace=team", "--filename=-", "--output=jsonpath={range .items[*]}{.metadata.name} {end}{.metadata.name}")
+			if err != nil {
+				t.Fatal(err)
+			}
+			job := strings.Fields(out)[0]
+			if node := c.podOf(t, job); node != one.node {
+				t.Errorf("it is on %s, want %s", node, one.node)
+			}
+			c.until(t, 60*time.Second, "it has ended", func() error {
+				_, err := c.kubectl("", "wait", "--namespace=team", "--for=condition=complete", "--timeout=1s", "job/"+job)
+				return err
+			})
+			log, err := c.kubectl("", "logs", "--namespace=team", "job/"+job)
+			if want := strings.Join(words[2:], "|") + "|"; err != nil || log != want {
+				t.Errorf("it printed %q, want %q (%v)", log, want, err)
+			}
+		})
+	}
+	t.Run("strict", func(t *testing.T) { // a test that could not fail shows nothing
+		bad := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: bad}\nspec: {gpus: 1, template: {spec: {restartPolicy: Never, containers: [{name: main, image: a}]}}}\n"
+		if out, err := c.kubectl(bad, "create", "--namespace=team", "--validate=strict", "--dry-run=server", "--filename=-"); err == nil || !strings.Contains(err.Error(), `unknown field "spec.gpus"`) {
+			t.Errorf("%v, %s", err, out)
+		}
+	})
+}
+
+// TestDoctor: what ada and bob can have, before and after the driver for claims is there.
+func TestDoctor(t *testing.T) {
+	c := lab(t)
+	got := c.gpuard(t, "ada", "doctor", "--engine", "kubernetes", "--all")
+	for _, want := range []string{"5 of 5 GPUs are free", "NVIDIA-A100-SXM4-80GB", "Tesla-T4", "no claims: there is no device class gpu.nvidia.com", "you may make, read and delete jobs in the namespace team"} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("ada: %q is not in\n%s%s", want, got.out, got.err)
+		}
+	}
+	if got.code != 0 {
+		t.Errorf("ada: exit code %d\n%s", got.code, got.out)
+	}
+	got = c.gpuard(t, "bob", "doctor", "--engine", "kubernetes")
+	if want := "you may not create jobs.batch in the namespace team"; got.code != 1 || !strings.Contains(got.out, want) || !strings.Contains(got.out, "ask whoever runs the cluster") {
+		t.Errorf("bob: exit code %d, without %q:\n%s%s", got.code, want, got.out, got.err)
+	}
+	c.driver(t)
+	c.make(t, "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: gpus, namespace: team}\nspec: {hard: {requests.nvidia.com/gpu: 0}}\n")
+	c.until(t, 30*time.Second, "the quota counts", func() error {
+		got = c.gpuard(t, "ada", "doctor", "--engine", "kubernetes")
+		if !strings.Contains(got.out, "the quota gpus of the namespace team gives 0 GPUs of the device plugin") || !strings.Contains(got.out, "NVIDIA GB10, NVIDIA H100 80GB HBM3, NVIDIA L4") || got.code != 1 {
+			return fmt.Errorf("exit code %d:\n%s%s", got.code, got.out, got.err)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,217 @@
+// Package kubectl is a kubectl for tests. It answers from a recording of calls to a real cluster, or stands before the
+// real kubectl and makes that recording. A call that is not in the recording fails: the arguments are part of what is
+// tested.
+package kubectl
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Variables of the environment.
+const (
+	recording = "GPUARD_KUBECTL_RECORDING" // file with a Call on each line
+	realOne   = "GPUARD_KUBECTL_REAL"      // path of the real kubectl: the recording is made
+	calls     = "GPUARD_KUBECTL_CALLS"     // file that notes what was called in this test
+)
+
+// Call is one call and its answer. {job} is the name of the job that the last create made.
+type Call struct {
+	Args []string `json:"args"`
+	Out  string   `json:"out,omitempty"`
+	Err  string   `json:"err,omitempty"`
+	Exit int      `json:"exit,omitempty"`
+}
+
+// asked is what a test can see of its calls.
+type asked struct {
+	Args []string `json:"args"`
+	In   string   `json:"in,omitempty"`
+	Job  string   `json:"job,omitempty"` // of a create
+}
+
+// Player is a folder for PATH in which kubectl is this test binary, and what it needs in its environment. The binary's
+// TestMain has to call Main where it is started under the name kubectl.
+func Player(t testing.TB, file string) (dir string, env []string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if file, err = filepath.Abs(file); err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	if err := os.Symlink(self, filepath.Join(dir, "kubectl")); err != nil {
+		t.Fatal(err)
+	}
+	return dir, []string{recording + "=" + file, calls + "=" + filepath.Join(dir, "calls")}
+}
+
+// Called lists the calls that were made of a Player's kubectl, as words, and what they were given on standard input.
+func Called(t testing.TB, dir string) (words, in []string) {
+	t.Helper()
+	list, err := lines[asked](filepath.Join(dir, "calls"))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, a := range list {
+		words, in = append(words, strings.Join(a.Args, " ")), append(in, a.In)
+	}
+	return words, in
+}
+
+// Main is kubectl.
+func Main() {
+	code, err := run(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error: the kubectl of the test:", err)
+		code = 99
+	}
+	os.Exit(code)
+}
+
+func run(args []string) (int, error) {
+	if path := os.Getenv(realOne); path != "" {
+		return record(path, args)
+	}
+	var in []byte
+	if slices.Contains(args, "--filename=-") {
+		in, _ = io.ReadAll(os.Stdin)
+	}
+	known, err := lines[Call](os.Getenv(recording))
+	if err != nil {
+		return 0, err
+	}
+	lock, err := locked(os.Getenv(calls))
+	if err != nil {
+		return 0, err
+	}
+	defer lock.Close()
+	before, err := lines[asked](os.Getenv(calls))
+	if err != nil {
+		return 0, err
+	}
+	job := jobOf(in)
+	for i := len(before) - 1; i >= 0 && job == ""; i-- {
+		job = before[i].Job
+	}
+	now := asked{args, string(in), jobOf(in)}
+	line, _ := json.Marshal(now)
+	if _, err := lock.Write(append(line, '\n')); err != nil {
+		return 0, err
+	}
+	c, err := answer(known, before, args, job)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprint(os.Stdout, strings.ReplaceAll(c.Out, "{job}", job))
+	fmt.Fprint(os.Stderr, strings.ReplaceAll(c.Err, "{job}", job))
+	return c.Exit, nil
+}
+
+// answer is the next answer to the same call; the last one is given again and again.
+func answer(known []Call, before []asked, args []string, job string) (Call, error) {
+	var same []Call
+	for _, c := range known {
+		if strings.ReplaceAll(strings.Join(c.Args, "\x00"), "{job}", job) == strings.Join(args, "\x00") {
+			same = append(same, c)
+		}
+	}
+	if len(same) == 0 {
+		return Call{}, fmt.Errorf("%q is not in the recording", args)
+	}
+	n := 0
+	for _, a := range before {
+		if slices.Equal(a.Args, args) {
+			n++
+		}
+	}
+	return same[min(n, len(same)-1)], nil
+}
+
+// record runs the real kubectl with the same streams, and adds the call to the recording.
+func record(path string, args []string) (int, error) {
+	var in []byte
+	if slices.Contains(args, "--filename=-") {
+		in, _ = io.ReadAll(os.Stdin)
+	}
+	cmd := exec.Command(path, args...)
+	var out, said bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), io.MultiWriter(os.Stdout, &out), io.MultiWriter(os.Stderr, &said)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return 0, err
+	}
+	lock, err := locked(os.Getenv(recording))
+	if err != nil {
+		return 0, err
+	}
+	defer lock.Close()
+	name := jobOf(in)
+	if name != "" {
+		err = os.WriteFile(os.Getenv(recording)+".job", []byte(name), 0o600)
+	} else if text, rerr := os.ReadFile(os.Getenv(recording) + ".job"); rerr == nil {
+		name = string(text)
+	}
+	line, merr := json.Marshal(Call{args, out.String(), said.String(), cmd.ProcessState.ExitCode()})
+	if name != "" {
+		line = bytes.ReplaceAll(line, []byte(name), []byte("{job}"))
+	}
+	_, werr := lock.Write(append(line, '\n'))
+	return cmd.ProcessState.ExitCode(), errors.Join(err, merr, werr)
+}
+
+// ofJob finds the name of the Job in a manifest, as YAML or as JSON.
+var ofJob = regexp.MustCompile(`(?s)kind"?: "?Job"?.*?name"?: "?([a-z0-9-]+)`)
+
+func jobOf(manifest []byte) string {
+	if m := ofJob.FindSubmatch(manifest); m != nil {
+		return string(m[1])
+	}
+	return ""
+}
+
+// locked opens a file to append to; nobody else has it until it is closed.
+func locked(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	return f, err
+}
+
+func lines[T any](path string) (list []T, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	in := bufio.NewScanner(f)
+	in.Buffer(nil, 16<<20)
+	for in.Scan() {
+		var one T
+		if text := bytes.TrimSpace(in.Bytes()); len(text) == 0 || text[0] == '#' {
+			continue
+		}
+		if err := json.Unmarshal(in.Bytes(), &one); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		list = append(list, one)
+	}
+	return list, in.Err()
+}
