@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
@@ -21,8 +23,8 @@ func Unleased(host *machine.Host, m gpu.Machine, held []job.Lease) leftover.Inpu
 	return q
 }
 
-// LeasesByPID says for each process which living lease it belongs to: it is in the tree of the lease's process, names
-// the lease in its environment, or, where that cannot be read, is of the same user on a device of the lease. The last
+// LeasesByPID says for each process which living lease it belongs to: it is in the tree of the lease's process (of
+// several, in the smallest tree: a lease may be taken inside another one), names the lease in its environment, or, where that cannot be read, is of the same user on a device of the lease. The last
 // may hide a leftover of that user; accusing a running job would be worse.
 func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]string {
 	out, roots := map[int]string{}, map[string][]int{}
@@ -32,7 +34,11 @@ func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]st
 		}
 	}
 	trees := host.Proc.Trees(roots)
-	for _, l := range held {
+	nested := slices.Clone(held)
+	slices.SortStableFunc(nested, func(a, b job.Lease) int {
+		return cmp.Or(cmp.Compare(len(trees[b.ID]), len(trees[a.ID])), strings.Compare(a.Parent, b.Parent))
+	})
+	for _, l := range nested {
 		for _, pid := range trees[l.ID] {
 			out[pid] = l.ID
 		}

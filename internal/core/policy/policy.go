@@ -95,6 +95,7 @@ type File struct {
 	Tolerate Tolerance
 	Defaults []Default
 	Login    Login // "" not set
+	Watch    Watch // the machine's alone
 }
 
 // Policy is the existing files: the machine's first, then the user's, then the project's.
