@@ -102,8 +102,8 @@ const (
 
 // computing is what is known of a lease whose devices have nothing to do.
 type computing struct {
-	met   time.Time // when it was seen first
-	since time.Time // zero: no reading yet
+	met   time.Time     // when it was seen first
+	since time.Time     // zero: no reading yet
 	time  time.Duration // of its processes at that moment
 	used  bool          // its devices were used: they are not forgotten, but wait
 }
