@@ -38,8 +38,9 @@ type Owner struct {
 	name  string // of the machine
 	posts chan post
 
-	mu      sync.Mutex
-	failing bool // the last post has failed, and that was said
+	terminals tty.Below
+	mu        sync.Mutex
+	failing   bool // the last post has failed, and that was said
 }
 
 type post struct {
@@ -57,7 +58,7 @@ const (
 func New(ctx context.Context, host *machine.Host) *Owner {
 	name, _ := os.Hostname()
 	own := *host // a host remembers the configuration, for one caller at a time
-	o := &Owner{ctx: ctx, host: &own, name: name, posts: make(chan post, waiting)}
+	o := &Owner{ctx: ctx, host: &own, name: name, posts: make(chan post, waiting), terminals: tty.Below(host.Root)}
 	for range inFlight {
 		go o.deliver()
 	}
@@ -73,7 +74,7 @@ func (o *Owner) Tell(rules policy.Watch, troubles []trend.Trouble) {
 		}
 		o.say(rules, t)
 		if t.Outsider != nil && t.Level == policy.Warn {
-			tty.TellProcess(t.Outsider.PID, t.Outsider.Start, t.Outsider.UID, o.line(t.Outsider.Warning))
+			o.terminals.TellProcess(t.Outsider.PID, t.Outsider.Start, t.Outsider.UID, o.line(t.Outsider.Warning))
 		}
 	}
 }
@@ -87,7 +88,7 @@ func (o *Owner) say(rules policy.Watch, t trend.Trouble) {
 	if !t.Level.AtLeast(policy.Report) || !o.host.Hardware() {
 		return
 	}
-	tty.Tell(uint32(os.Geteuid()), o.line(t.Text), tty.Own()) //nolint:gosec // a uid
+	o.terminals.Tell(uint32(os.Geteuid()), o.line(t.Text), tty.Own()) //nolint:gosec // a uid
 	if rules.Webhook == "" {
 		return
 	}

@@ -1,7 +1,7 @@
 // Package tty writes a line on the terminals of a user, as write(1) and wall(1) do: only where the user takes messages
 // (mesg(1)), and never waiting for a terminal. It must not read from one, nor become its process.
 //
-//	n := tty.Tell(uid, "GPU 3 is unhealthy", tty.Own())
+//	n := tty.Below("/").Tell(uid, "GPU 3 is unhealthy", tty.Own())
 package tty
 
 import (
@@ -15,10 +15,13 @@ import (
 	"gpuard/internal/host/sys"
 )
 
+// Below is the folder above dev: "/" outside tests.
+type Below string
+
 // Tell writes a line on each terminal that belongs to a user and takes messages, but not on the device except (0:
 // none), and returns on how many.
-func Tell(uid uint32, line string, except uint64) (told int) {
-	for _, path := range terminals() {
+func (b Below) Tell(uid uint32, line string, except uint64) (told int) {
+	for _, path := range b.terminals() {
 		if written(path, uid, line, func(device uint64) bool { return device != except }) {
 			told++
 		}
@@ -28,15 +31,15 @@ func Tell(uid uint32, line string, except uint64) (told int) {
 
 // TellProcess writes a line for the user of a process: on the terminal of the process if that belongs to the user, else
 // on all of the user's.
-func TellProcess(pid int, start uint64, uid uint32, line string) (told int) {
+func (b Below) TellProcess(pid int, start uint64, uid uint32, line string) (told int) {
 	if p, ok := sys.ReadProcess(pid); ok && p.Start == start && p.Terminal != 0 {
-		for _, path := range terminals() {
+		for _, path := range b.terminals() {
 			if written(path, uid, line, func(device uint64) bool { return device == p.Terminal }) {
 				return 1
 			}
 		}
 	}
-	return Tell(uid, line, 0)
+	return b.Tell(uid, line, 0)
 }
 
 // Own is the terminal of this process's standard error; 0: it is none.
@@ -49,9 +52,9 @@ func Own() uint64 {
 }
 
 // terminals are pseudo terminals and those of the console. Serial lines are left out: their opening may wait.
-func terminals() (paths []string) {
-	for _, pattern := range []string{"/dev/pts/[0-9]*", "/dev/tty[0-9]*"} {
-		found, _ := filepath.Glob(pattern)
+func (b Below) terminals() (paths []string) {
+	for _, pattern := range []string{"dev/pts/[0-9]*", "dev/tty[0-9]*"} {
+		found, _ := filepath.Glob(filepath.Join(string(b), pattern))
 		paths = append(paths, found...)
 	}
 	return paths
