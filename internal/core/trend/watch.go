@@ -46,7 +46,7 @@ type Trouble struct {
 
 	Level    policy.Level `json:"-"` // what is to be done about it now
 	Outsider *Outsider    `json:"-"` // of an intruder
-	key      string       // of the same trouble in the next report
+	key      string       `json:"-"` // of the same trouble in the next report
 }
 
 // Watch finds what is wrong, and tells each trouble once. The zero value is ready.

@@ -49,18 +49,21 @@ func TestExample(t *testing.T) {
 
 // TestPage: what people read about the file is right.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/how-to/team-rules.md")
-	if err != nil {
-		t.Fatal(err)
+	var blocks []string
+	for _, name := range []string{"team-rules.md", "watch-the-machine.md"} {
+		page, err := os.ReadFile("../../../docs/how-to/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks = append(blocks, strings.Split(string(page), "```yaml\n")[1:]...)
 	}
-	blocks := strings.Split(string(page), "```yaml\n")[1:]
 	for _, block := range blocks {
 		text, _, _ := strings.Cut(block, "```")
 		if f, mistakes := Read([]byte(text), "team-rules.md", true); len(mistakes) > 0 {
 			t.Errorf("%v\n%s", &diagnostic.Many{File: f.Path, List: mistakes}, text)
 		}
 	}
-	if len(blocks) < 3 {
+	if len(blocks) < 5 {
 		t.Errorf("only %d examples", len(blocks))
 	}
 }
