@@ -339,6 +339,16 @@ func TestServeWrongDevice(t *testing.T) {
 	r := newRack(t, a100s(2)...)
 	r.env = append(r.env, "TIMES=60")
 	page := r.serve()
+	nested := r.cmd("run", "-q", "--gpus", "2", "--", "sh", "-c", `gpuard run $PRIVATE -q --device 1 -- sh -c 'echo $GPUARD_LEASE; exec "$0" --gpu 0 --mem 1G' `+r.Job)
+	inner := begin(t, nested)
+	eventually(t, "a job of a lease within another one is told", func() bool {
+		return strings.Contains(page.said.String(), "belongs to lease "+inner+" and uses GPU 0, which that lease does not have")
+	})
+	_ = nested.Process.Kill()
+	eventually(t, "that has ended", func() bool {
+		s, _ := r.status()
+		return len(s.Devices[0].Leases) == 0 && len(s.Devices[0].Processes) == 0
+	})
 	astray := r.cmd("run", "-q", "--device", "0", "--name", "astray", "--", "sh", "-c", "echo $GPUARD_LEASE; exec "+r.Job+" --gpu 1 --mem 1G")
 	lease := begin(t, astray)
 	eventually(t, "it is told", func() bool {

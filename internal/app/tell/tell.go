@@ -85,7 +85,7 @@ func (o *Owner) line(text string) string { return "gpuard on " + o.name + ": " +
 // say tells one trouble once in each way.
 func (o *Owner) say(rules policy.Watch, t trend.Trouble) {
 	o.host.Say(t.Text)
-	if !t.Level.AtLeast(policy.Report) || !o.host.Hardware() {
+	if t.Again || !t.Level.AtLeast(policy.Report) || !o.host.Hardware() {
 		return
 	}
 	o.terminals.Tell(uint32(os.Geteuid()), o.line(t.Text), tty.Own()) //nolint:gosec // a uid

@@ -76,7 +76,9 @@ func TestTell(t *testing.T) {
 	rules := policy.Watch{Webhook: server.URL}
 	owner(t, &invented, "demo").Tell(rules, []trend.Trouble{trouble("unreal", policy.Report)})
 	o := owner(t, &l, "")
-	o.Tell(rules, []trend.Trouble{trouble("quiet", policy.Off), trouble("one", policy.Report), trouble("two", policy.Warn)})
+	again := trouble("again", policy.Report)
+	again.Again = true
+	o.Tell(rules, []trend.Trouble{again, trouble("quiet", policy.Off), trouble("one", policy.Report), trouble("two", policy.Warn)})
 	o.Tell(policy.Watch{}, []trend.Trouble{trouble("without a webhook", policy.Report)})
 	o.Tell(rules, []trend.Trouble{trouble("three", policy.Report)})
 	eventually(t, "three have arrived", func() bool { mu.Lock(); defer mu.Unlock(); return len(got) >= 3 })
@@ -94,7 +96,7 @@ func TestTell(t *testing.T) {
 	if slices.Sort(texts); fmt.Sprint(texts) != "[one three two]" {
 		t.Errorf("posted: %q", texts)
 	}
-	if fmt.Sprint(l.lines) != "[quiet one two without a webhook three]" || fmt.Sprint(invented.lines) != "[unreal]" {
+	if fmt.Sprint(l.lines) != "[again quiet one two without a webhook three]" || fmt.Sprint(invented.lines) != "[unreal]" {
 		t.Errorf("said: %q and %q", l.lines, invented.lines)
 	}
 }

@@ -46,7 +46,9 @@ type Trouble struct {
 
 	Level    policy.Level `json:"-"` // what is to be done about it now
 	Outsider *Outsider    `json:"-"` // of an intruder
+	Again    bool         `json:"-"` // the same of another process was told: a job of many processes is one trouble
 	key      string       `json:"-"` // of the same trouble in the next report
+	kin      string       `json:"-"` // of the same trouble with another process; "" none
 }
 
 // Watch finds what is wrong, and tells each trouble once. The zero value is ready.
@@ -77,9 +79,13 @@ func (w *Watch) Add(s *status.Report) (fresh []Trouble) {
 	}
 	for _, t := range w.troubles(s) {
 		if _, told := w.seen[t.key]; !told {
+			_, t.Again = w.seen[t.kin]
 			fresh = append(fresh, t)
 		}
 		w.seen[t.key] = now
+		if t.kin != "" {
+			w.seen[t.kin] = now
+		}
 	}
 	return fresh
 }

@@ -42,7 +42,7 @@ func (w *Watch) outsiders(now time.Time, p spot, present map[string]bool) (all [
 			w.warned[at] = now
 		}
 		if now.Sub(w.warned[at]) >= w.Rules.Grace {
-			t.What, t.Level, t.key = Evicted, policy.End, fmt.Sprint("end ", one.PID, " ", one.Start)
+			t.What, t.Level, t.key, t.kin = Evicted, policy.End, fmt.Sprint("end ", one.PID, " ", one.Start), ""
 			all = append(all, t)
 		}
 	}
@@ -72,7 +72,7 @@ func (w *Watch) intruder(one status.Process, p spot) Trouble {
 	}
 	name, owner := programOf(one).Name(), p.Leases[0].User
 	t := p.about(Intruder, fmt.Sprint(level, " ", one.PID, " ", one.Start), fmt.Sprintf("process %d of %s (%s) uses %s without a lease, which %s has leased", one.PID, one.User, name, p.name, owner))
-	t.User = one.User
+	t.User, t.kin = one.User, fmt.Sprint("kin ", level, " ", one.User, " ", name, " ", p.UUID)
 	t.Outsider = &Outsider{PID: one.PID, Start: one.Start, User: one.User, Program: name, Place: p.name}
 	switch {
 	case one.UID == nil && level.AtLeast(policy.Report):

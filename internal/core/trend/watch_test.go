@@ -122,6 +122,26 @@ func TestOutsidersChange(t *testing.T) {
 	}
 }
 
+// TestOutsidersMany: of a program with many processes on a device the first is told, each is in the log and warned, and
+// each is ended.
+func TestOutsidersMany(t *testing.T) {
+	d := device("GPU-1", 0.5, status.Lease{ID: "aaaa", User: "ann", Command: "train", PID: 5})
+	d.Processes = []status.Process{outsider(7, "eve", 1001, "mine 1"), outsider(8, "eve", 1001, "mine 2"), outsider(9, "eve", 1001, "other")}
+	w := Watch{Rules: policy.Watch{Outsiders: policy.End, Grace: time.Minute}}
+	for _, step := range []struct {
+		seconds int
+		want    string
+	}{{0, "intruder:warn:false intruder:warn:true intruder:warn:false"}, {1, ""}, {60, "evicted:end:false evicted:end:false evicted:end:false"}} {
+		var got []string
+		for _, one := range w.Add(at(step.seconds, d)) {
+			got = append(got, fmt.Sprint(one.What, ":", one.Level, ":", one.Again))
+		}
+		if text := strings.Join(got, " "); text != step.want {
+			t.Errorf("after %d s: %q, want %q", step.seconds, text, step.want)
+		}
+	}
+}
+
 // TestWrongDevice: a process of a lease on a device that the lease does not have.
 func TestWrongDevice(t *testing.T) {
 	of := func(pid int, lease string) status.Process {

@@ -82,6 +82,11 @@ func TestForms(t *testing.T) {
 	if text := strings.Join(got, " "); text != "drift= no-wait= fallback=other,cpu retry=2:any gpus=2" {
 		t.Error(text)
 	}
+	for _, word := range []policy.Level{policy.Off, policy.Report, policy.Warn, policy.End} { // off is no boolean here
+		if f, mistakes := Read([]byte("watch: {outsiders: "+string(word)+"}"), "f", true); len(mistakes) > 0 || f.Watch.Outsiders != word {
+			t.Errorf("%s: %+v %v", word, f.Watch, mistakes)
+		}
+	}
 	for _, nothing := range []string{"", "# a remark\n", "---\n", "rules:\n- groups: [a]\n  gpus: 1\n- gpus: 2\n- users: [root]\n  gpus: 3\n"} {
 		if f, mistakes := Read([]byte(nothing), "f", false); len(mistakes) > 0 || nothing != "" && len(f.Defaults) > 0 {
 			t.Errorf("%q: %v", nothing, mistakes)
