@@ -228,7 +228,7 @@ func TestUsing(t *testing.T) {
 	var got []string
 	for _, list := range [][]Process{s.Devices[0].Processes, s.Devices[1].MIG[0].Processes} {
 		for _, p := range list {
-			got = append(got, fmt.Sprint(p.PID, p.Lease, p.Foreign))
+			got = append(got, fmt.Sprintf("%d %s %t", p.PID, p.Lease, p.Foreign))
 		}
 	}
 	if text := fmt.Sprint(got); text != "[1 aaaa false 2 bbbb true 3  true 4 bbbb false 5 dddd false]" {
