@@ -45,7 +45,8 @@ func (d *Device) using(lease map[int]string, around []Lease) {
 		p := &d.Processes[i]
 		p.Lease = lease[p.PID]
 		its := func(l Lease) bool { return l.ID == p.Lease }
-		p.Foreign = p.Foreign && !(p.Lease != "" && (slices.ContainsFunc(d.Leases, its) || slices.ContainsFunc(around, its)))
+		here := p.Lease != "" && (slices.ContainsFunc(d.Leases, its) || slices.ContainsFunc(around, its))
+		p.Foreign = p.Foreign && !here
 	}
 	for i := range d.Leases {
 		l := &d.Leases[i]
