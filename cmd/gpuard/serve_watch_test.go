@@ -358,7 +358,10 @@ func TestServeWrongDevice(t *testing.T) {
 		return strings.Contains(page.said.String(), fmt.Sprintf("process %d of %s (%s) belongs to lease %s and uses GPU 1, which that lease does not have", astray.Process.Pid, nameOf(uint32(os.Geteuid())), filepath.Base(r.Job), lease))
 	})
 	_ = astray.Process.Kill()
-	beside := begin(t, r.cmd("run", "-q", "--device", "0", "--name", "beside", "--", "sh", "-c", "echo $GPUARD_LEASE; while :; do :; done"))
+	spin := r.cmd("run", "-q", "--device", "0", "--name", "beside", "--", "sh", "-c", "echo $GPUARD_LEASE; for i in 1 2; do while :; do :; done & done; while :; do :; done")
+	spin.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	beside := begin(t, spin)
+	t.Cleanup(func() { _ = unix.Kill(-spin.Process.Pid, unix.SIGKILL) })
 	eventually(t, "it is told", func() bool {
 		return strings.Contains(page.said.String(), fmt.Sprintf("(lease %s) computes on the processor", beside))
 	})

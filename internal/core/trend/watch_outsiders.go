@@ -97,7 +97,7 @@ func programOf(p status.Process) policy.Program {
 // processor that it uses meanwhile.
 const (
 	onCPUFor = 15
-	busyCPU  = 0.5
+	busyCPU  = 0.1
 )
 
 // computing is what is known of a lease whose devices have nothing to do.

@@ -219,7 +219,8 @@ func TestOnCPU(t *testing.T) {
 	}{
 		{"it computes", moment{nothing, busy}, &start, 16},
 		{"it sleeps", moment{nothing, func(int) *time.Duration { return new(time.Second) }}, &start, 0},
-		{"it slept at first", moment{nothing, func(i int) *time.Duration { return new(time.Duration(max(0, i-20)) * time.Minute) }}, &start, 31},
+		{"it does little", moment{nothing, func(i int) *time.Duration { return new(time.Duration(i) * 5 * time.Second) }}, &start, 0},
+		{"it slept at first", moment{nothing, func(i int) *time.Duration { return new(time.Duration(max(0, i-30)) * time.Minute) }}, &start, 46},
 		{"its time is not known", moment{nothing, func(int) *time.Duration { return nil }}, &start, 0},
 		{"its time was not known for a moment", moment{nothing, func(i int) *time.Duration {
 			if i == 10 {
