@@ -177,7 +177,7 @@ func TestReadProject(t *testing.T) {
 
 // FuzzRead: no bytes make it panic; what it accepts has users and places; and mistakes have places.
 func FuzzRead(f *testing.F) {
-	for _, s := range []string{Example(), "rules:\n- gpus: 1\n", "rules: [{users: a}, {}]\n", "defaults: {wait: true}\n", "tolerate: {memory: 1G}\n", "a: &a [*a]\n"} {
+	for _, s := range []string{Example(), "rules:\n- gpus: 1\n", "rules: [{users: a}, {}]\n", "defaults: {wait: true}\n", "tolerate: {memory: 1G}\n", "watch: {webhook: http://a, outsiders: end, grace: 1m, except: [a, 7]}\n", "a: &a [*a]\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
