@@ -267,6 +267,7 @@ func TestServeOutsidersApart(t *testing.T) {
 		_, err := fmt.Sscan(string(children), &pid)
 		return err == nil
 	})
+	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) }) // setpriv has cleared what --kill-child asks the kernel for
 	p.runs(pid, "apart")
 	p.TrackProcess(0, pid, 1<<30, fakegpu.Compute)
 	page := p.serve()
