@@ -47,6 +47,10 @@ func brokenCases() []broken {
 		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport _ \"log/slog\"\n"), "core may not import log/slog"},
 		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport _ \"sync/atomic\"\n"), "core may not import sync/atomic"},
 		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport \"sync\"\nfunc f() { var m sync.Mutex; m.Lock() }\n"), "core may not use sync.Mutex"},
+		{"a light start", map[string]string{
+			"cmd/gpuard/main.go": "package main\nimport _ \"gpuard/a\"\n", "a/a.go": "package a\nimport _ \"gpuard/b\"\n", "b/b.go": "package b\nimport _ \"net/http\"\n",
+		}, "b/b.go:2: cmd/gpuard would be linked with net/http"},
+		{"a light start", map[string]string{"cmd/gpuard/main.go": "package main\n", "b/b.go": "package b\nimport _ \"net/http\"\n"}, ""},
 		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport clock \"time\"\nvar x = clock.Now()\n"), "core may not use clock.Now"},
 		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport \"time\"\nfunc f(a, b time.Time) time.Duration { return b.Sub(a) }\n"), ""},
 		{"core is pure", one("internal/core/pick/a.go", "package pick\nimport \"fmt\"\nfunc f() { fmt.Println() }\n"), "core may not use fmt.Println"},

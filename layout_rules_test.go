@@ -44,7 +44,7 @@ func layerTable() []layer {
 		{core + "pick", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy"}},
 		{core + "status", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "pick"}},
 		{core + "queue", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
-		{core + "trend", []string{core + "gpu", core + "health", core + "status"}},
+		{core + "trend", []string{core + "gpu", core + "health", core + "policy", core + "status"}},
 		{core + "runs", []string{core + "gpu", core + "queue"}},
 		{core + "cluster", []string{core + "gpu", core + "job", core + "policy", core + "check"}},
 		{core + "sweep", []string{core + "gpu", core + "suggest", core + "shellquote", core + "runs"}},
@@ -77,6 +77,7 @@ func layerTable() []layer {
 		{app + "sweep", slices.Concat(shared, []string{app + "runs"})},
 		{app + "queue", slices.Concat(shared, []string{app + "runs", app + "remote"})},
 		{app + "observe", slices.Concat(shared, []string{app + "leases"})},
+		{app + "tell", slices.Concat(shared, []string{app + "leases"})},
 		{app + "services", slices.Concat(shared, []string{app + "run"})},
 		{app + "*", shared},
 		{"internal/entry", []string{"internal/ui/cli", core + "*", app + "*", "internal/text/*", "internal/host/*"}},
@@ -193,6 +194,25 @@ func libraries(repo tree) (bad []string) {
 			bad = append(bad, fmt.Sprintf("%s: %s has no home: add it to homes and to docs/dependencies.md", s.at(spec.Pos()), imported))
 		case !s.isTest() && !matches(homes()[i].folders, s.dir()):
 			bad = append(bad, fmt.Sprintf("%s: %s lives in %v, not in %s", s.at(spec.Pos()), imported, homes()[i].folders, s.dir()))
+		}
+	})
+	return bad
+}
+
+// lightStart: gpuard is linked with no HTTP, which would make each of its starts slower (decision 0030).
+func lightStart(repo tree) (bad []string) {
+	reached := map[string]bool{"cmd/gpuard": true}
+	for grown := true; grown; {
+		grown = false
+		eachImport(repo.code(false), func(s *source, spec *ast.ImportSpec, imported string, ours bool) {
+			if ours && reached[s.dir()] && !reached[imported] {
+				reached[imported], grown = true, true
+			}
+		})
+	}
+	eachImport(repo.code(false), func(s *source, spec *ast.ImportSpec, imported string, _ bool) {
+		if imported == "net/http" && reached[s.dir()] {
+			bad = append(bad, s.at(spec.Pos())+": cmd/gpuard would be linked with net/http: only gpuard-view may be")
 		}
 	})
 	return bad

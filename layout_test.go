@@ -75,6 +75,7 @@ func rules() []rule {
 		{"layers", layers},
 		{"one reader of the hardware", oneReader},
 		{"libraries at home", libraries},
+		{"a light start", lightStart},
 		{"core is pure", pureCore},
 		{"by descriptor", byDescriptor},
 		{"no cgo, no dot imports", plainImports},

@@ -27,10 +27,14 @@ import (
 // viewFolder is where this process builds gpuard-view: its libraries would make every other program of the tests slower.
 func viewFolder() string { return filepath.Join(os.TempDir(), fmt.Sprint("gpuard-view-", os.Getpid())) }
 
-// view is cmd for the commands that gpuard-view has. TIMES=10 makes them ten times as fast.
+// view is cmd for the commands that gpuard-view has. TIMES=10 makes them ten times as fast. Files of the system are below
+// $SITE, an empty folder unless the rack has one: else the terminals of whoever runs the tests would be told of troubles.
 func (r *rack) view(args ...string) *exec.Cmd {
 	r.t.Helper()
 	cmd := r.cmd(args...)
+	if !slices.ContainsFunc(r.env, func(pair string) bool { return strings.HasPrefix(pair, "SITE=") }) {
+		cmd.Env = append(cmd.Env, "SITE="+r.t.TempDir())
+	}
 	cmd.Env = append(cmd.Env, "PATH="+buildView(r.t)+":"+os.Getenv("PATH"))
 	return cmd
 }

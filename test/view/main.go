@@ -1,7 +1,8 @@
-// Command view is gpuard-view for tests: TIMES=10 makes it ten times as fast.
+// Command view is gpuard-view for tests: TIMES=10 makes it ten times as fast, and files of the system are below $SITE.
 package main
 
 import (
+	"cmp"
 	"os"
 	"strconv"
 	"time"
@@ -18,5 +19,5 @@ func main() {
 	if factor, err := strconv.Atoi(os.Getenv("TIMES")); err == nil {
 		times.Observe, times.Minute, times.Late = time.Second/time.Duration(factor), time.Minute/time.Duration(factor), 2*time.Second
 	}
-	os.Exit(entry.Start("/", times, cli.Views{Serve: web.Serve, Top: top.Run}))
+	os.Exit(entry.Start(cmp.Or(os.Getenv("SITE"), "/"), times, cli.Views{Serve: web.Serve, Top: top.Run}))
 }

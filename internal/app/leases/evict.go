@@ -32,6 +32,21 @@ func Leftovers(ctx context.Context, host *machine.Host, idle time.Duration) ([]l
 }
 
 func leftovers(ctx context.Context, host *machine.Host, idle time.Duration) (leftover.Input, error) {
+	q, err := unleased(ctx, host)
+	if err != nil {
+		return q, err
+	}
+	q.Idle = idle
+	if host.Hardware() {
+		if q.Seen, err = sight(host, q.Machine); err != nil {
+			host.Say(err.Error())
+		}
+	}
+	return q, nil
+}
+
+// unleased reads what belongs to no live lease.
+func unleased(ctx context.Context, host *machine.Host) (leftover.Input, error) {
 	m, err := host.Read(ctx, gpu.Identity|gpu.Load|gpu.Processes)
 	if err != nil {
 		return leftover.Input{}, err
@@ -40,14 +55,7 @@ func leftovers(ctx context.Context, host *machine.Host, idle time.Duration) (lef
 	if err != nil {
 		return leftover.Input{}, err
 	}
-	q := registry.Unleased(host, m, held)
-	q.Idle = idle
-	if host.Hardware() {
-		if q.Seen, err = sight(host, m); err != nil {
-			host.Say(err.Error())
-		}
-	}
-	return q, nil
+	return registry.Unleased(host, m, held), nil
 }
 
 // sightings is the file with what earlier calls of this user saw.
@@ -127,6 +135,35 @@ func Evict(ctx context.Context, host *machine.Host, pids []int, idle, grace time
 		defer t.close()
 		targets = append(targets, t)
 	}
+	return end(ctx, host, targets, grace, force), nil
+}
+
+// Expel ends one process of any user that has no lease: it is asked, and killed when it is still there after the grace.
+// start and uid say which process is meant: another one may have its PID by now. Only root can.
+func Expel(ctx context.Context, host *machine.Host, pid int, start uint64, uid uint32, grace time.Duration) (leftover.Evicted, error) {
+	if !host.Hardware() || !host.Proc.Root() {
+		return leftover.Evicted{}, fmt.Errorf("cannot end process %d: only root can, on its own machine", pid)
+	}
+	q, err := unleased(ctx, host)
+	if err != nil {
+		return leftover.Evicted{}, err
+	}
+	rows := slices.DeleteFunc(leftover.Of(q), func(r leftover.Row) bool {
+		return r.PID != pid || r.Start != start || r.UID == nil || *r.UID != uid
+	})
+	if len(rows) == 0 {
+		return leftover.Evicted{}, fmt.Errorf("cannot end process %d: it has ended, or got a lease, in the meantime", pid)
+	}
+	t, err := evictable(host, pid, rows)
+	if err != nil {
+		return leftover.Evicted{}, err
+	}
+	defer t.close()
+	return end(ctx, host, []*evictee{t}, grace, true)[0], nil
+}
+
+// end asks processes to end, waits, and with force kills those that stay.
+func end(ctx context.Context, host *machine.Host, targets []*evictee, grace time.Duration, force bool) []leftover.Evicted {
 	for _, t := range targets {
 		t.signal(syscall.SIGTERM)
 	}
@@ -141,7 +178,7 @@ func Evict(ctx context.Context, host *machine.Host, pids []int, idle, grace time
 	for _, t := range targets {
 		out = append(out, t.outcome(grace, force))
 	}
-	return out, nil
+	return out
 }
 
 // OwnLeftovers lists the processes that the caller may end, with what they are, for completion.

@@ -51,7 +51,11 @@ func Status(ctx context.Context, host *machine.Host, only ...string) (status.Rep
 		return s, err
 	}
 	s.Advise(m, held, uint32(os.Geteuid()))
-	s.Using(registry.LeasesByPID(host, m, held))
+	byPID := registry.LeasesByPID(host, m, held)
+	s.Using(byPID)
+	if host.Hardware() {
+		s.Computing(func(lease string) *time.Duration { return computed(host, byPID, lease) })
+	}
 	s.Describe(own(host, held))
 	for i := range s.Devices {
 		if s.Devices[i].Reason == "" && err != nil {
@@ -92,6 +96,24 @@ func own(host *machine.Host, held []job.Lease) (lines map[string]string, apart m
 		}
 	}
 	return lines, apart
+}
+
+// computed is the processor time of the living processes of a lease; nil if it has none.
+func computed(host *machine.Host, byPID map[int]string, lease string) *time.Duration {
+	var sum time.Duration
+	found := false
+	for pid, id := range byPID {
+		if id != lease {
+			continue
+		}
+		if s, err := host.Proc.Stat(pid); err == nil {
+			sum, found = sum+s.CPU, true
+		}
+	}
+	if !found {
+		return nil
+	}
+	return &sum
 }
 
 // unread are the devices here that no reader knows.

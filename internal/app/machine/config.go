@@ -123,7 +123,7 @@ func (h *Host) readConfig(path string, machine bool) (*policy.File, error) {
 	if err := trusted(path, text, machine, uid, h.Names); err != nil {
 		return nil, err
 	}
-	f, mistakes := config.Read(text.Content, path)
+	f, mistakes := config.Read(text.Content, path, machine)
 	if len(mistakes) > 0 {
 		do := "mend it, since nothing is leased until then"
 		if machine && uid != 0 {
@@ -131,7 +131,6 @@ func (h *Host) readConfig(path string, machine bool) (*policy.File, error) {
 		}
 		return nil, &diagnostic.Many{File: path, List: mistakes, Do: do}
 	}
-	f.Machine = machine
 	return f, nil
 }
 

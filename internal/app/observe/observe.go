@@ -19,6 +19,7 @@ import (
 	"gpuard/internal/app/leases"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/policy"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/trend"
 )
@@ -37,6 +38,7 @@ type Seen struct {
 // Observer keeps what was seen last.
 type Observer struct {
 	Host *machine.Host // reads what the child has read: no call of the driver happens in this process
+	Tell Owner         // nil: what is wrong is said, and nothing else is done. Set it before Run
 
 	file *dayFile // nil: the last day is only kept in memory
 	day  *trend.Day
@@ -53,6 +55,9 @@ type Observer struct {
 	listeners map[chan struct{}]bool
 }
 
+// Owner is told what the owner of the machine should know, with root's rules about that. It must not wait.
+type Owner func(rules policy.Watch, troubles []trend.Trouble)
+
 // interval is between two reports.
 func interval(host *machine.Host) time.Duration { return cmp.Or(host.Times.Observe, time.Second) }
 
@@ -62,7 +67,7 @@ func New(host *machine.Host, folder string) (*Observer, error) {
 	own := *host
 	o := &Observer{Host: &own, listeners: map[chan struct{}]bool{}}
 	width := cmp.Or(host.Times.Minute, time.Minute)
-	o.day = trend.NewDay(width)
+	o.day, o.watch.Minute = trend.NewDay(width), width
 	if host.Hardware() {
 		own.Reader = o.read
 	}
@@ -166,13 +171,39 @@ func (o *Observer) take(ctx context.Context, m message) {
 		o.trouble(err.Error())
 		return
 	}
-	for _, text := range o.show(&report) { // not under the lock: standard error may be a pipe that nobody reads
+	rules := o.rules()
+	say, troubles := o.show(&report, rules)
+	for _, text := range say { // not under the lock: standard error may be a pipe that nobody reads
 		o.Host.Say(text)
+	}
+	if o.Tell != nil {
+		o.Tell(rules, troubles)
+		return
+	}
+	for _, t := range troubles {
+		o.Host.Say(t.Text)
 	}
 }
 
-// show makes a report what is seen now, and returns what the owner of the machine should know.
-func (o *Observer) show(s *status.Report) (say []string) {
+// rules are those of the machine's file for what is wrong. Only root acts for the machine; files that cannot be used
+// permit nothing.
+func (o *Observer) rules() policy.Watch {
+	files, err := o.Host.Config()
+	if err != nil {
+		files = nil
+	}
+	all, _ := o.Host.Rules()
+	w := files.Watch()
+	w.Display = all.Tolerate.Display
+	if o.Tell == nil || !o.Host.Hardware() || !o.Host.Proc.Root() {
+		w = w.Lowered()
+	}
+	return w
+}
+
+// show makes a report what is seen now, and returns what could not be kept, and what the owner of the machine should
+// know.
+func (o *Observer) show(s *status.Report, rules policy.Watch) (say []string, troubles []trend.Trouble) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var before *status.Report
@@ -180,9 +211,8 @@ func (o *Observer) show(s *status.Report) (say []string) {
 		before = &o.seen.Report
 	}
 	o.seen.Counts = o.seen.Counts.After(before, s)
-	for _, t := range o.watch.Add(s) {
-		say = append(say, t.Text)
-	}
+	o.watch.Rules = rules
+	troubles = o.watch.Add(s)
 	if err := o.jobs.write(s); err != nil {
 		say = append(say, err.Error())
 		o.jobs = nil
@@ -205,7 +235,7 @@ func (o *Observer) show(s *status.Report) (say []string) {
 	}
 	o.seen.Report, o.seen.At, o.seen.Trouble = *s, time.Now(), ""
 	o.notice()
-	return say
+	return say, troubles
 }
 
 // trouble notes why there is no report.

@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/host/proc"
 )
 
 // Flag is the first argument of the child that reads the devices; --machine of its parent follows.
@@ -33,7 +34,7 @@ func Readings(ctx context.Context, host *machine.Host, args []string) error {
 	every := interval(host)
 	read := func(ctx context.Context, _ gpu.What) (gpu.Machine, error) { return host.Read(ctx, gpu.Identity) }
 	if host.Hardware() {
-		read = paced(host.Reader, 5*every, max(every, time.Second))
+		read = paced(host.Reader, host.Proc, 5*every, max(every, time.Second))
 	}
 	var errs errorsSeen
 	out := json.NewEncoder(os.Stdout)
@@ -105,8 +106,9 @@ func (e *errorsSeen) add(m *gpu.Machine) {
 
 // paced reads all of the machine only now and then, and what changes from second to second each time. Lists of
 // processes and the health of a device take longer in NVIDIA's driver than all else together, and a driver that is
-// asked often slows the jobs down. What was not asked for keeps its last value.
-func paced(read machine.Reader, now, patience time.Duration) machine.Reader {
+// asked often slows the jobs down. What was not asked for keeps its last value. Each process gets its start: when the list
+// is looked at, another one may have its PID.
+func paced(read machine.Reader, processes proc.FS, now, patience time.Duration) machine.Reader {
 	var last gpu.Machine
 	var at time.Time
 	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
@@ -125,6 +127,11 @@ func paced(read machine.Reader, now, patience time.Duration) machine.Reader {
 		case err != nil:
 			at = time.Time{}
 		case whole:
+			for i, p := range m.Processes {
+				if s, err := processes.Stat(p.PID); err == nil {
+					m.Processes[i].Start = s.Start
+				}
+			}
 			last, at = m, began
 		default:
 			m = filled(m, last)

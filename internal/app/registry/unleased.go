@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
@@ -23,16 +25,21 @@ func Unleased(host *machine.Host, m gpu.Machine, held []job.Lease) leftover.Inpu
 
 // LeasesByPID says for each process which living lease it belongs to: it is in the tree of the lease's process, names
 // the lease in its environment, or, where that cannot be read, is of the same user on a device of the lease. The last
-// may hide a leftover of that user; accusing a running job would be worse.
+// may hide a leftover of that user; accusing a running job would be worse. Of several trees the smallest counts: a lease
+// may be taken inside another one.
 func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]string {
 	out, roots := map[int]string{}, map[string][]int{}
 	for _, l := range held {
-		if !l.Unreadable && l.Namespace == host.Proc.Namespace() && host.Hardware() {
+		if !l.Unreadable && l.Namespace == host.Proc.Namespace() && host.Hardware() && commands(host, l) {
 			roots[l.ID] = []int{l.PID}
 		}
 	}
 	trees := host.Proc.Trees(roots)
-	for _, l := range held {
+	nested := slices.Clone(held)
+	slices.SortStableFunc(nested, func(a, b job.Lease) int {
+		return cmp.Or(cmp.Compare(len(trees[b.ID]), len(trees[a.ID])), strings.Compare(a.Parent, b.Parent))
+	})
+	for _, l := range nested {
 		for _, pid := range trees[l.ID] {
 			out[pid] = l.ID
 		}
@@ -55,6 +62,13 @@ func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]st
 		}
 	}
 	return out
+}
+
+// commands reports whether the process of a lease is its command: a user may write any PID into a lease of one's own. A
+// command may have become root's (sudo), and root leases for others.
+func commands(host *machine.Host, l job.Lease) bool {
+	uid, known := host.Proc.Owner(l.PID)
+	return (!known || uid == l.UID || uid == 0 || l.UID == 0) && host.Proc.Alive(l.PID, l.Start)
 }
 
 // covers reports whether the lease holds the device, or the GPU that the slice is of, or a slice of it.

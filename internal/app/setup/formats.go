@@ -38,7 +38,7 @@ func Formats() []Format {
 			Name: "gpuard-config", Short: "policy of a machine, and defaults", Places: "/etc/gpuard/config.yaml, and ~/.config/gpuard/config.yaml of each user, which cannot widen it",
 			Text:    "Who may have which GPUs, how many, how much of each and for how long, and what flags of gpuard run are when they are not given. A key that is not here is an error, with its line and column.",
 			Example: config.Example(),
-			Tables:  []KeyTable{{"At the top", formatKeys(c.File)}, {"Of a rule", formatKeys(c.Rule)}, {"Of tolerate", formatKeys(c.Tolerate)}, {"Of defaults", formatKeys(c.Defaults)}},
+			Tables:  []KeyTable{{"At the top", formatKeys(c.File)}, {"Of a rule", formatKeys(c.Rule)}, {"Of tolerate", formatKeys(c.Tolerate)}, {"Of defaults", formatKeys(c.Defaults)}, {"Of watch", formatKeys(c.Watch)}},
 		},
 	}
 }

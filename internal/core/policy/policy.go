@@ -97,6 +97,7 @@ type File struct {
 	Defaults []Default
 	Login    Login // "" not set
 	Slurm    Slurm
+	Watch    Watch // the machine's alone
 }
 
 // Slurm is what the names of a cluster mean.

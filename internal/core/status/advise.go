@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -26,17 +27,27 @@ func (s *Report) Advise(m gpu.Machine, leases []job.Lease, uid uint32) {
 	}
 }
 
-// Using adds the memory that each lease uses on each of its devices; lease maps a process to its lease.
+// Using adds the lease of each process, and the memory that each lease uses on each of its devices; lease maps a process
+// to its lease.
 func (s *Report) Using(lease map[int]string) {
 	for i := range s.Devices {
-		s.Devices[i].using(lease)
-		for j := range s.Devices[i].MIG {
-			s.Devices[i].MIG[j].using(lease)
+		d := &s.Devices[i]
+		d.using(lease, nil)
+		for j := range d.MIG {
+			d.MIG[j].using(lease, d.Leases)
 		}
 	}
 }
 
-func (d *Device) using(lease map[int]string) {
+// using is Using for one device; around are the leases of the GPU that a slice is of.
+func (d *Device) using(lease map[int]string, around []Lease) {
+	for i := range d.Processes {
+		p := &d.Processes[i]
+		p.Lease = lease[p.PID]
+		its := func(l Lease) bool { return l.ID == p.Lease }
+		here := p.Lease != "" && (slices.ContainsFunc(d.Leases, its) || slices.ContainsFunc(around, its))
+		p.Foreign = p.Foreign && !here
+	}
 	for i := range d.Leases {
 		l := &d.Leases[i]
 		var sum gpu.Bytes
@@ -71,4 +82,36 @@ func advise(shown []Lease, leases []job.Lease, uid uint32) {
 			l.Remedy = "ask " + l.User + " to " + do
 		}
 	}
+}
+
+// Computes reports whether a process is on the device that does not only draw on a screen.
+func (d *Device) Computes() bool {
+	return slices.ContainsFunc(d.Processes, func(p Process) bool { return p.Kind != gpu.GraphicsProcess && !p.Ended })
+}
+
+// Computing adds the processor time of the leases on whose devices no process computes; read reads that of the processes
+// of one lease.
+func (s *Report) Computing(read func(lease string) *time.Duration) {
+	busy := map[string]bool{}
+	note := func(d *Device) {
+		for _, l := range d.Leases {
+			busy[l.ID] = busy[l.ID] || d.Unlisted != "" || d.Computes()
+		}
+	}
+	for i := range s.Devices {
+		note(&s.Devices[i])
+		for j := range s.Devices[i].MIG {
+			note(&s.Devices[i].MIG[j])
+		}
+	}
+	known := map[string]*time.Duration{}
+	s.eachLease(func(l *Lease) {
+		if busy[l.ID] {
+			return
+		}
+		if _, done := known[l.ID]; !done {
+			known[l.ID] = read(l.ID)
+		}
+		l.Computed = known[l.ID]
+	})
 }

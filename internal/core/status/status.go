@@ -57,11 +57,12 @@ type Device struct {
 	Profile        string       `json:"profile,omitempty"` // of a slice
 	Use            Use          `json:"use"`               // of a GPU with slices: free while one slice is
 	Health         health.State `json:"health"`
-	Why            []string     `json:"why"`     // reasons of the health, empty when it is ok
-	Remedy         string       `json:"remedy"`  // what repairs its health; "" when there is nothing to do
-	Drained        string       `json:"drained"` // who takes it out of use, since when and why; "" when it is not drained
-	XIDs           []XID        `json:"xids"`    // errors that the driver reported and that are not settled, oldest first
-	Reason         string       `json:"reason"`  // why it cannot be leased now, "" when it can
+	Why            []string     `json:"why"`                // reasons of the health, empty when it is ok
+	Remedy         string       `json:"remedy"`             // what repairs its health; "" when there is nothing to do
+	Unlisted       string       `json:"unlisted,omitempty"` // why its processes are not listed
+	Drained        string       `json:"drained"`            // who takes it out of use, since when and why; "" when it is not drained
+	XIDs           []XID        `json:"xids"`               // errors that the driver reported and that are not settled, oldest first
+	Reason         string       `json:"reason"`             // why it cannot be leased now, "" when it can
 	MemoryTotal    *gpu.Bytes   `json:"memory_total"`
 	MemoryUsed     *gpu.Bytes   `json:"memory_used"`
 	MemoryReserved *gpu.Bytes   `json:"memory_reserved"`
@@ -108,6 +109,8 @@ type Lease struct {
 	Unreadable bool       `json:"unreadable"`          // only its devices are known
 	Here       bool       `json:"here"`                // the caller is inside it
 	Unhealthy  string     `json:"unhealthy,omitempty"` // why its service, one of the caller's, is unhealthy
+
+	Computed *time.Duration `json:"-"` // processor time of its processes that live; nil unknown, as while its devices are in use
 }
 
 // Keeper is a process that keeps a lease whose command has ended.
@@ -125,7 +128,13 @@ type Process struct {
 	Memory  *gpu.Bytes `json:"memory"`
 	Kind    gpu.Kind   `json:"kind"`
 	Since   *time.Time `json:"since"`
-	Foreign bool       `json:"foreign"` // belongs to no lease on this device, as far as user and PID tell
+	Foreign bool       `json:"foreign"` // belongs to no lease on this device, as far as is known
+
+	Lease     string  `json:"lease,omitempty"`     // that it belongs to, on this device or on another one; "" none is known
+	Container string  `json:"container,omitempty"` // id, "" outside containers
+	UID       *uint32 `json:"-"`                   // nil unknown
+	Start     uint64  `json:"-"`                   // ticks since boot; 0 unknown
+	Ended     bool    `json:"-"`                   // it has ended since the driver listed it
 }
 
 // Unavailable is a vendor whose devices cannot be read at all.
@@ -212,7 +221,7 @@ func (v statusView) device(d *gpu.Device) Device {
 	}
 	out.Health, out.Why = health.Of(*d, v.now)
 	out.Why = append([]string{}, out.Why...)
-	out.Drained, out.XIDs = gpu.Clean(d.Drained), []XID{}
+	out.Drained, out.XIDs, out.Unlisted = gpu.Clean(d.Drained), []XID{}, gpu.Clean(cmp.Or(d.Unlisted, d.Problem))
 	for _, x := range d.XIDs {
 		class, meaning := health.Explain(x.Code)
 		out.XIDs = append(out.XIDs, XID{x.Code, class, meaning, known(x.At), x.PID, gpu.Clean(x.Source)})
@@ -222,7 +231,7 @@ func (v statusView) device(d *gpu.Device) Device {
 		s := &d.MIG[i]
 		slice := Device{
 			Index: s.Index, UUID: s.UUID, Name: out.Name, Vendor: d.Vendor, PCI: d.PCI, Profile: s.Profile,
-			Health: out.Health, Why: out.Why, Drained: out.Drained, XIDs: []XID{}, Throttled: []string{}, MemoryTotal: s.MemoryTotal, MemoryUsed: s.MemoryUsed, MIG: []Device{},
+			Health: out.Health, Why: out.Why, Drained: out.Drained, Unlisted: out.Unlisted, XIDs: []XID{}, Throttled: []string{}, MemoryTotal: s.MemoryTotal, MemoryUsed: s.MemoryUsed, MIG: []Device{},
 		}
 		v.fill(&slice)
 		out.MIG = append(out.MIG, slice)
@@ -265,7 +274,8 @@ func (v statusView) fill(d *Device) {
 	for _, p := range v.m.Processes {
 		if p.GPU == d.UUID {
 			d.Processes = append(d.Processes, Process{
-				p.PID, gpu.Clean(p.User), gpu.Clean(p.Command), p.Memory, p.Kind, known(p.Started), foreign(p, held),
+				PID: p.PID, User: gpu.Clean(p.User), Command: gpu.Clean(p.Command), Memory: p.Memory, Kind: p.Kind, Since: known(p.Started), Foreign: foreign(p, held),
+				Container: gpu.Clean(p.Container), UID: p.UID, Start: p.Start, Ended: p.State == "gone" || p.State == "Z",
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -208,5 +209,37 @@ func TestStatusOfUnread(t *testing.T) {
 	}
 	if !slices.Equal(s.Notes, want) {
 		t.Errorf("the notes are %q", s.Notes)
+	}
+}
+
+// TestUsing: a process belongs to a lease by its tree, whatever its user; only a lease of its device makes it no stranger
+// there. The processor time is that of leases whose devices are listed and idle.
+func TestUsing(t *testing.T) {
+	d := func(id gpu.UUID, leases ...Lease) Device { return Device{UUID: id, Leases: leases} }
+	process := func(pid int) Process { return Process{PID: pid, Foreign: true, Kind: gpu.ComputeProcess} }
+	a, b, c := d("GPU-1", Lease{ID: "aaaa"}), d("GPU-2", Lease{ID: "bbbb"}, Lease{ID: "cccc"}), d("GPU-3", Lease{ID: "eeee"})
+	a.Processes = []Process{process(1), process(2), process(3)}
+	b.MIG = []Device{d("MIG-1", Lease{ID: "dddd"})}
+	b.MIG[0].Processes = []Process{process(4), process(5)}
+	c.Processes = []Process{{PID: 6, Kind: gpu.GraphicsProcess}}
+	s := Report{Devices: []Device{a, b, c, d("GPU-4", Lease{ID: "ffff"})}}
+	s.Devices[3].Unlisted = "no permission"
+	s.Using(map[int]string{1: "aaaa", 2: "bbbb", 4: "bbbb", 5: "dddd"})
+	var got []string
+	for _, list := range [][]Process{s.Devices[0].Processes, s.Devices[1].MIG[0].Processes} {
+		for _, p := range list {
+			got = append(got, fmt.Sprintf("%d %s %t", p.PID, p.Lease, p.Foreign))
+		}
+	}
+	if text := fmt.Sprint(got); text != "[1 aaaa false 2 bbbb true 3  true 4 bbbb false 5 dddd false]" {
+		t.Error(text)
+	}
+	asked := map[string]int{}
+	s.Computing(func(lease string) *time.Duration {
+		asked[lease]++
+		return new(time.Second)
+	})
+	if fmt.Sprint(asked) != "map[bbbb:1 cccc:1 eeee:1]" || s.Devices[0].Leases[0].Computed != nil || s.Devices[2].Leases[0].Computed == nil || s.Devices[3].Leases[0].Computed != nil {
+		t.Errorf("%v %+v", asked, s.Devices)
 	}
 }

@@ -1,95 +1,204 @@
 package trend
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
+	"gpuard/internal/core/policy"
 	"gpuard/internal/core/status"
 )
 
 // Limits of what the owner of a machine is told.
 const (
-	idleLoad  = 0.05            // up to this load a device does nothing
-	idleFor   = 2 * time.Hour   // a lease that does nothing for so long is told
-	nearLimit = 2               // degrees until the driver slows a device down
-	forgotten = 5 * time.Minute // a trouble that was gone for so long is told again
+	idleLoad  = 0.05 // up to this load a device does nothing
+	idleFor   = 120  // minutes that a lease does nothing before it is told
+	nearLimit = 2    // degrees until the driver slows a device down
+	forgotten = 5    // minutes that a trouble was gone before it is told again
+)
+
+// What is the kind of a trouble.
+type What string
+
+// Kinds of troubles.
+const (
+	Unhealthy   What = "unhealthy"    // a device
+	Hot         What = "hot"          // a device
+	Intruder    What = "intruder"     // a process without a lease on a device that another user has leased
+	Evicted     What = "evicted"      // what became of an intruder that was to be ended
+	OverShare   What = "over-share"   // a lease
+	IdleLease   What = "idle"         // a lease
+	WrongDevice What = "wrong-device" // a process with a lease on a device that its lease does not have
+	OnCPU       What = "on-cpu"       // a lease whose command computes, but not on its devices
 )
 
 // Trouble is something that the owner of the machine should know.
 type Trouble struct {
-	key  string // of the same trouble in the next report
-	Text string // one sentence
+	What   What     `json:"what"`
+	Text   string   `json:"text"`   // one sentence
+	Device gpu.UUID `json:"device"` // UUID
+	Lease  string   `json:"lease"`  // "" when it is about none
+	User   string   `json:"user"`   // of the lease or the process; "" when it is about a device
+
+	Level    policy.Level `json:"-"` // what is to be done about it now
+	Outsider *Outsider    `json:"-"` // of an intruder
+	Again    bool         `json:"-"` // the same of another process was told: a job of many processes is one trouble
+	key      string       `json:"-"` // of the same trouble in the next report
+	kin      string       `json:"-"` // of the same trouble with another process; "" none
 }
 
 // Watch finds what is wrong, and tells each trouble once. The zero value is ready.
 type Watch struct {
-	seen   map[string]time.Time // by key: when it was there last
-	active map[string]time.Time // by lease and device: when it did something last, or was seen first
+	Rules  policy.Watch  // about outsiders; they may change between two reports
+	Minute time.Duration // how long a minute lasts; 0: a minute
+
+	began     time.Time            // of the first report
+	seen      map[string]time.Time // by key: when it was there last
+	active    map[string]time.Time // by lease and device: when it did something last, or was seen first
+	computing map[string]computing // by lease
+	warned    map[string]time.Time // by outsider and device
 }
+
+// minutes is a number of minutes.
+func (w *Watch) minutes(n int) time.Duration { return time.Duration(n) * cmp.Or(w.Minute, time.Minute) }
 
 // Add takes one report in, and returns what is new.
 func (w *Watch) Add(s *status.Report) (fresh []Trouble) {
-	if w.seen == nil {
-		w.seen, w.active = map[string]time.Time{}, map[string]time.Time{}
-	}
 	now := s.Taken
+	if w.seen == nil {
+		w.began, w.seen, w.active = now, map[string]time.Time{}, map[string]time.Time{}
+	}
 	for key, last := range w.seen {
-		if now.Sub(last) > forgotten {
+		if now.Sub(last) > w.minutes(forgotten) {
 			delete(w.seen, key)
 		}
 	}
 	for _, t := range w.troubles(s) {
 		if _, told := w.seen[t.key]; !told {
+			_, t.Again = w.seen[t.kin]
 			fresh = append(fresh, t)
 		}
 		w.seen[t.key] = now
+		if t.kin != "" {
+			w.seen[t.kin] = now
+		}
 	}
 	return fresh
 }
 
 // troubles are all of one report, in the order of the devices.
 func (w *Watch) troubles(s *status.Report) (all []Trouble) {
-	live := map[string]bool{}
-	EachDevice(s, func(d *status.Device) {
-		name := fmt.Sprintf("GPU %d", d.Index)
-		if d.Profile != "" {
-			name = "slice " + d.Profile + " " + string(d.UUID)
+	var spots []spot
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		whole := spot{d, fmt.Sprintf("GPU %d", d.Index), slices.Clone(d.Leases)}
+		var parts []spot
+		for j := range d.MIG {
+			m := &d.MIG[j]
+			parts = append(parts, spot{m, "slice " + m.Profile + " " + string(m.UUID), slices.Concat(m.Leases, d.Leases)})
+			whole.around = append(whole.around, m.Leases...)
 		}
-		add := func(what, text string) { all = append(all, Trouble{what + " " + string(d.UUID), text}) }
-		if d.Health == health.Unhealthy && d.Profile == "" {
-			add("unhealthy", fmt.Sprintf("%s is unhealthy: %s", name, strings.Join(d.Why, "; ")))
+		spots = append(append(spots, whole), parts...)
+	}
+	live, present := map[string]bool{}, map[string]bool{}
+	for _, p := range spots {
+		all = append(all, p.ills()...)
+		all = append(all, w.outsiders(s.Taken, p, present)...)
+		all = append(all, p.strays(spots)...)
+		all = append(all, w.unused(s.Taken, p, live)...)
+	}
+	keep(w.active, live)
+	keep(w.warned, present)
+	return append(all, w.onCPU(s.Taken, spots)...)
+}
+
+// keep leaves only what is wanted.
+func keep[T any](all map[string]T, wanted map[string]bool) {
+	for key := range all {
+		if !wanted[key] {
+			delete(all, key)
 		}
-		if slices.Contains(d.Throttled, "hw_thermal_slowdown") || d.Margin != nil && *d.Margin <= nearLimit {
-			add("hot", name+" is so hot that the driver slows it down, or soon will")
+	}
+}
+
+// spot is a device or a slice.
+type spot struct {
+	*status.Device
+	name   string
+	around []status.Lease // its own leases, and those of its GPU or of its slices
+}
+
+// about makes a trouble with this spot.
+func (p spot) about(what What, who, text string) Trouble {
+	return Trouble{What: what, Text: text, Device: p.UUID, Level: policy.Report, key: fmt.Sprintf("%s %s %s", what, who, p.UUID)}
+}
+
+// ofLease makes a trouble with a lease on this spot.
+func (p spot) ofLease(what What, l status.Lease, text string) Trouble {
+	t := p.about(what, l.ID, fmt.Sprintf("%s of %s (lease %s) %s", l.Command, l.User, l.ID, text))
+	t.Lease, t.User = l.ID, l.User
+	return t
+}
+
+// ills are those of the device itself.
+func (p spot) ills() (all []Trouble) {
+	if p.Health == health.Unhealthy && p.Profile == "" {
+		all = append(all, p.about(Unhealthy, "", fmt.Sprintf("%s is unhealthy: %s", p.name, strings.Join(p.Why, "; "))))
+	}
+	if slices.Contains(p.Throttled, "hw_thermal_slowdown") || p.Margin != nil && *p.Margin <= nearLimit {
+		all = append(all, p.about(Hot, "", p.name+" is so hot that the driver slows it down, or soon will"))
+	}
+	return all
+}
+
+// strays are processes with a lease that does not have this device. Several leases may be held for one process: then it
+// has the devices of all.
+func (p spot) strays(spots []spot) (all []Trouble) {
+	for _, one := range p.Processes {
+		program := programOf(one)
+		if one.Lease == "" || one.Ended || one.Kind == gpu.GraphicsProcess || policy.Daemon(program) {
+			continue
 		}
-		for _, p := range d.Processes {
-			if p.Foreign && len(d.Leases) > 0 {
-				add(fmt.Sprint("intruder ", p.PID), fmt.Sprintf("process %d of %s (%s) uses %s without a lease, which %s has leased", p.PID, p.User, p.Command, name, d.Leases[0].User))
-			}
+		its, found := leaseOf(one.Lease, spots)
+		if !found || slices.ContainsFunc(p.around, func(l status.Lease) bool { return l.ID == its.ID || l.PID == its.PID && l.PID > 0 }) {
+			continue
 		}
-		for _, l := range d.Leases {
-			if l.Share > 0 && l.Memory != nil && *l.Memory > l.Share {
-				add("over "+l.ID, fmt.Sprintf("%s of %s (lease %s) uses %s of %s, of which it was promised %s", l.Command, l.User, l.ID, *l.Memory, name, l.Share))
-			}
-			if d.Utilization == nil || l.Parent != "" {
-				continue
-			}
-			place := l.ID + " " + string(d.UUID)
-			live[place] = true
-			if _, known := w.active[place]; !known || *d.Utilization > idleLoad {
-				w.active[place] = s.Taken
-			}
-			if idle := s.Taken.Sub(w.active[place]); idle >= idleFor {
-				add("idle "+l.ID, fmt.Sprintf("%s of %s (lease %s) has not used %s for %d hours", l.Command, l.User, l.ID, name, int(idle.Hours())))
-			}
+		t := p.about(WrongDevice, fmt.Sprint(one.PID, one.Start), fmt.Sprintf("process %d of %s (%s) belongs to lease %s and uses %s, which that lease does not have", one.PID, one.User, program.Name(), its.ID, p.name))
+		t.Lease, t.User = its.ID, one.User
+		all = append(all, t)
+	}
+	return all
+}
+
+func leaseOf(id string, spots []spot) (status.Lease, bool) {
+	for _, p := range spots {
+		if i := slices.IndexFunc(p.Leases, func(l status.Lease) bool { return l.ID == id }); i >= 0 {
+			return p.Leases[i], true
 		}
-	})
-	for place := range w.active {
-		if !live[place] {
-			delete(w.active, place)
+	}
+	return status.Lease{}, false
+}
+
+// unused are leases that use more than they were promised, or nothing. Those that are followed are noted in live.
+func (w *Watch) unused(now time.Time, p spot, live map[string]bool) (all []Trouble) {
+	for _, l := range p.Leases {
+		if l.Share > 0 && l.Memory != nil && *l.Memory > l.Share {
+			all = append(all, p.ofLease(OverShare, l, fmt.Sprintf("uses %s of %s, of which it was promised %s", *l.Memory, p.name, l.Share)))
+		}
+		if p.Utilization == nil || l.Parent != "" {
+			continue
+		}
+		at := l.ID + " " + string(p.UUID)
+		live[at] = true
+		if _, known := w.active[at]; !known || *p.Utilization > idleLoad {
+			w.active[at] = now
+		}
+		if idle := now.Sub(w.active[at]); idle >= w.minutes(idleFor) {
+			all = append(all, p.ofLease(IdleLease, l, fmt.Sprintf("has not used %s for %d hours", p.name, int(idle/w.minutes(60)))))
 		}
 	}
 	return all

@@ -19,7 +19,8 @@ import (
 const commandLimit = 4096
 
 // Fill adds to every process in m what procfs knows: owner, command, start, state, cgroup and container. What cannot be
-// read stays as the driver reported it. now is the present time, from which Started is computed.
+// read stays as the driver reported it. A process with a start that is not that of its PID by now is gone. now is the
+// present time, from which Started is computed.
 func (f FS) Fill(m *gpu.Machine, now time.Time) {
 	if len(m.Processes) == 0 {
 		return
@@ -29,6 +30,9 @@ func (f FS) Fill(m *gpu.Machine, now time.Time) {
 	for i := range m.Processes {
 		p := &m.Processes[i]
 		found := known[p.PID]
+		if p.Start != 0 && found.Start != 0 && found.Start != p.Start {
+			found = gpu.Process{State: Gone}
+		}
 		if upErr == nil && found.Start != 0 {
 			found.Started = now.Add(span(found.Start) - up)
 		}

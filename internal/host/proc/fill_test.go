@@ -56,6 +56,18 @@ func TestFill(t *testing.T) {
 	}
 }
 
+// TestFillLater: a list of processes that was made a while ago says when each began; another one with that PID is not it.
+func TestFillLater(t *testing.T) {
+	f := tree(t, map[string]string{"passwd": "", "uptime": "1000.50 3000.00\n", "100/stat": statLine(100, "python3", "R", 1, 90050), "100/status": "Uid:\t1000\t0\t0\t0\n"})
+	m := gpu.Machine{Processes: []gpu.Process{{PID: 100, GPU: "GPU-a", Start: 90050}, {PID: 100, GPU: "GPU-b", Start: 80000}, {PID: 100, GPU: "GPU-c"}}}
+	f.Fill(&m, time.Now())
+	for i, gone := range []bool{false, true, false} {
+		if p := m.Processes[i]; (p.State == Gone) != gone || (p.UID == nil) != gone || (p.Start == 0) != gone {
+			t.Errorf("process %d: %+v", i, p)
+		}
+	}
+}
+
 func TestFillHostileNames(t *testing.T) {
 	long := strings.Repeat("é", 5000)
 	f := tree(t, map[string]string{

@@ -19,6 +19,7 @@ type Process struct {
 	CPU                    uint64          // clock ticks used by all its threads, in user and kernel mode
 	Start                  uint64          // clock ticks since boot; together with the PID it names one process for ever
 	Exit                   unix.WaitStatus // of a dead one, for its owner and root
+	Terminal               uint64          // device number of its controlling terminal; 0: none
 	Exits                  bool            // PF_EXITING of include/linux/sched.h: it runs no code of its own any more
 }
 
@@ -71,6 +72,9 @@ func ParseProcess(stat string) (p Process, ok bool) {
 		return uint64(n) //nolint:gosec // not negative where ok
 	}
 	p = Process{Name: stat[open+1 : end], State: rest[0][0], Parent: int(number(4)), Group: int(number(5)), Session: int(number(6)), CPU: number(14) + number(15), Start: number(22)} //nolint:gosec // PIDs are small
+	if tty, err := strconv.ParseInt(rest[7-3], 10, 64); err == nil {
+		p.Terminal = uint64(uint32(tty)) //nolint:gosec // the kernel prints 32 bits with a sign
+	}
 	p.Exits = number(9)&exiting != 0
 	if len(rest) > 49 {
 		p.Exit = unix.WaitStatus(number(52)) //nolint:gosec // the bits of wait(2); since Linux 3.5

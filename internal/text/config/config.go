@@ -21,9 +21,10 @@ var example string
 // Example is a file with every key once, with comments on lines of their own.
 func Example() string { return example }
 
-// Read returns what a file says, and the mistakes in it. Where there are any, the rest is not to be used.
-func Read(data []byte, path string) (*policy.File, []diagnostic.One) {
-	r := &reader{file: &policy.File{Path: path}, keys: AllKeys()}
+// Read returns what a file says, and the mistakes in it. Where there are any, the rest is not to be used. machine says
+// that it is the machine's, which may have more keys than a user's.
+func Read(data []byte, path string, machine bool) (*policy.File, []diagnostic.One) {
+	r := &reader{file: &policy.File{Machine: machine, Path: path}, keys: AllKeys()}
 	if root := r.Root(data, such); root != nil {
 		r.top(root)
 	}
@@ -75,6 +76,8 @@ func (r *reader) top(root *yamltree.Node) {
 			r.defaults(p.Value)
 		case "slurm":
 			r.slurm(p.Value)
+		case "watch":
+			r.watch(p)
 		default:
 			if text, ok := r.Word(p, ""); ok {
 				r.file.Login = policy.Login(text)

@@ -16,7 +16,7 @@ import (
 
 // TestExample: the file that people begin with is right, says every key of a rule once, and whole lines are remarks.
 func TestExample(t *testing.T) {
-	f, mistakes := Read([]byte(Example()), "/etc/gpuard/config.yaml")
+	f, mistakes := Read([]byte(Example()), "/etc/gpuard/config.yaml", true)
 	if len(mistakes) > 0 {
 		t.Fatal(&diagnostic.Many{File: f.Path, List: mistakes})
 	}
@@ -28,13 +28,17 @@ func TestExample(t *testing.T) {
 	if *f.Tolerate.Memory != 256*gpu.MiB || *f.Tolerate.Display != 2*gpu.GiB || *f.Tolerate.Utilization != 0.05 || f.Login != policy.LoginAll {
 		t.Errorf("%+v %s", f.Tolerate, f.Login)
 	}
+	if w := f.Watch; w.Webhook != "https://chat.example.org/hooks/gpus" || w.Outsiders != policy.Warn || w.Grace != 10*time.Minute || fmt.Sprint(w.Except) != "[alice nvtop]" {
+		t.Errorf("%+v", w)
+	}
 	if got := fmt.Sprint(f.Defaults); got != "[--mem 8G is the default of /etc/gpuard/config.yaml:29 --wait 10m is the default of /etc/gpuard/config.yaml:30 --place packed is the default of /etc/gpuard/config.yaml:31]" {
 		t.Error(got)
 	}
 	if f.Slurm.Types["NVIDIA H100 80GB HBM3"] != "h100" || f.Slurm.Features["gpumem80g"] != 81559*gpu.MiB || len(f.Slurm.Types)+len(f.Slurm.Features) != 4 {
 		t.Errorf("%+v", f.Slurm)
 	}
-	for _, key := range slices.Concat(AllKeys().File, AllKeys().Rule, AllKeys().Tolerate, AllKeys().Slurm) {
+	keys := AllKeys()
+	for _, key := range slices.Concat(keys.File, keys.Rule, keys.Tolerate, keys.Watch, keys.Slurm) {
 		if !strings.Contains(Example(), key.Name+":") {
 			t.Errorf("%s is not in the example", key.Name)
 		}
@@ -48,18 +52,21 @@ func TestExample(t *testing.T) {
 
 // TestPage: what people read about the file is right.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/how-to/team-rules.md")
-	if err != nil {
-		t.Fatal(err)
+	var blocks []string
+	for _, name := range []string{"team-rules.md", "watch-the-machine.md"} {
+		page, err := os.ReadFile("../../../docs/how-to/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks = append(blocks, strings.Split(string(page), "```yaml\n")[1:]...)
 	}
-	blocks := strings.Split(string(page), "```yaml\n")[1:]
 	for _, block := range blocks {
 		text, _, _ := strings.Cut(block, "```")
-		if f, mistakes := Read([]byte(text), "team-rules.md"); len(mistakes) > 0 {
+		if f, mistakes := Read([]byte(text), "team-rules.md", true); len(mistakes) > 0 {
 			t.Errorf("%v\n%s", &diagnostic.Many{File: f.Path, List: mistakes}, text)
 		}
 	}
-	if len(blocks) < 3 {
+	if len(blocks) < 5 {
 		t.Errorf("only %d examples", len(blocks))
 	}
 }
@@ -67,7 +74,7 @@ func TestPage(t *testing.T) {
 // TestForms: what can be written in several ways, and what says nothing.
 func TestForms(t *testing.T) {
 	f, mistakes := Read([]byte("x-all: &all {gpus: 0}\nrules:\n- <<: *all\n  users: bob,  1004\n  models: '*A100*'\n- users:\n    - eve\ntolerate: {memory: 0}\nlogin: none\n"+
-		"defaults: {drift: true, wait: false, no_wait: true, fallback: [other, cpu], retry: '2:any', gpus: 2}\n"), "f")
+		"defaults: {drift: true, wait: false, no_wait: true, fallback: [other, cpu], retry: '2:any', gpus: 2}\n"), "f", false)
 	if len(mistakes) > 0 || fmt.Sprint(f.Rules[0].Users, f.Rules[0].Models, *f.Rules[0].GPUs, f.Rules[1].Users, *f.Tolerate.Memory) != "[bob 1004] [*A100*] 0 [eve] 0 B" || f.Login != policy.LoginNone {
 		t.Errorf("%+v %v", f, mistakes)
 	}
@@ -78,8 +85,13 @@ func TestForms(t *testing.T) {
 	if text := strings.Join(got, " "); text != "drift= no-wait= fallback=other,cpu retry=2:any gpus=2" {
 		t.Error(text)
 	}
+	for _, word := range []policy.Level{policy.Off, policy.Report, policy.Warn, policy.End} { // off is no boolean here
+		if f, mistakes := Read([]byte("watch: {outsiders: "+string(word)+"}"), "f", true); len(mistakes) > 0 || f.Watch.Outsiders != word {
+			t.Errorf("%s: %+v %v", word, f.Watch, mistakes)
+		}
+	}
 	for _, nothing := range []string{"", "# a remark\n", "---\n", "rules:\n- groups: [a]\n  gpus: 1\n- gpus: 2\n- users: [root]\n  gpus: 3\n"} {
-		if f, mistakes := Read([]byte(nothing), "f"); len(mistakes) > 0 || nothing != "" && len(f.Defaults) > 0 {
+		if f, mistakes := Read([]byte(nothing), "f", false); len(mistakes) > 0 || nothing != "" && len(f.Defaults) > 0 {
 			t.Errorf("%q: %v", nothing, mistakes)
 		}
 	}
@@ -97,7 +109,7 @@ func TestMistakes(t *testing.T) {
 		{"rules:\n", "1:1: rules has no value"},
 		{"rules: [a]\n", "1:9: rule 1 is not a map"},
 		{"rule:\n- gpus: 1\n", "1:1: unknown key \"rule\"; did you mean rules?"},
-		{"xyzzy: 1\n", "1:1: unknown key \"xyzzy\"; there are rules, tolerate, defaults, login"},
+		{"xyzzy: 1\n", "1:1: unknown key \"xyzzy\"; there are rules, tolerate, defaults, login, slurm, watch"},
 		{"rules:\n- gpu: 1\n", "2:3: unknown key \"gpu\" of rule 1; did you mean gpus?"},
 		{"rules:\n- gpus: 1\n  gpus: 2\n", "3:3: gpus is there twice in rule 1, first in line 2"},
 		{"rules:\n- gpus: -1\n", "2:9: gpus of rule 1 is \"-1\"; write a whole number, such as gpus: 2"},
@@ -132,9 +144,17 @@ func TestMistakes(t *testing.T) {
 		{"\xff\xfel\x00o\x00g\x00", "1:1: this is not text in UTF-8"},
 		{"rules:\n- gpus: 1\x00\n", "2:10: this is not text in UTF-8"},
 		{"\xef\xbb\xbflogin: nne\n", "1:11: login is \"nne\"; did you mean none?"},
+		{"watch:\n  outsiders: end\n", "1:1: watch is only for the file of the machine"},
+		{"watch: {outsiders: kill}\n", "1:20: outsiders of watch is \"kill\"; write off, report, warn or end"},
+		{"watch: {outsider: end}\n", "1:9: unknown key \"outsider\" of watch; did you mean outsiders?"},
+		{"watch: {webhook: chat.example.org}\n", "1:18: webhook of watch is no address of the web"},
+		{"watch: {webhook: 'file:///etc/passwd'}\n", "1:18: webhook of watch is no address of the web"},
+		{"watch: {webhook: 'http://'}\n", "1:18: webhook of watch is no address of the web"},
+		{"watch: {grace: 5}\n", "1:16: grace of watch is \"5\": the unit is missing"},
+		{"watch: {except: []}\n", "1:17: except of watch is an empty list"},
 		{strings.Repeat("#", yamltree.Longest+1), "1:1: the file is longer than 256 KiB"},
 	} {
-		f, mistakes := Read([]byte(c.src), "f")
+		f, mistakes := Read([]byte(c.src), "f", strings.Contains(c.src, "watch: {"))
 		text := (&diagnostic.Many{File: f.Path, List: mistakes}).Error()
 		if len(mistakes) != 1 || !strings.Contains(text, c.want) || !strings.HasPrefix(text, "cannot read f:") {
 			t.Errorf("%.60q: %d mistakes: %s\nwant %s", c.src, len(mistakes), text, c.want)
@@ -160,12 +180,12 @@ func TestReadProject(t *testing.T) {
 
 // FuzzRead: no bytes make it panic; what it accepts has users and places; and mistakes have places.
 func FuzzRead(f *testing.F) {
-	for _, s := range []string{Example(), "rules:\n- gpus: 1\n", "rules: [{users: a}, {}]\n", "defaults: {wait: true}\n", "tolerate: {memory: 1G}\n", "a: &a [*a]\n"} {
+	for _, s := range []string{Example(), "rules:\n- gpus: 1\n", "rules: [{users: a}, {}]\n", "defaults: {wait: true}\n", "tolerate: {memory: 1G}\n", "watch: {webhook: http://a, outsiders: end, grace: 1m, except: [a, 7]}\n", "a: &a [*a]\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
 		_, _ = ReadProject(src, "f")
-		file, mistakes := Read(src, "f")
+		file, mistakes := Read(src, "f", true)
 		for _, m := range mistakes {
 			if m.Line < 1 || m.Column < 1 || m.Text == "" {
 				t.Fatalf("%+v", m)

@@ -2,12 +2,12 @@ package config
 
 import "gpuard/internal/text/yamltree"
 
-// Keys are all keys: at the top of the file, of a rule, of tolerate, of defaults, and of slurm.
-type Keys struct{ File, Rule, Tolerate, Defaults, Slurm []yamltree.Key }
+// Keys are all keys: at the top of the file, of a rule, of tolerate, of defaults, of slurm, and of watch.
+type Keys struct{ File, Rule, Tolerate, Defaults, Slurm, Watch []yamltree.Key }
 
 // AllKeys is what the file can say. Reading, the JSON Schema and the reference page are made of it.
 func AllKeys() Keys {
-	return Keys{File: fileKeys(), Rule: ruleKeys(), Tolerate: tolerateKeys(), Defaults: defaultKeys(), Slurm: slurmKeys()}
+	return Keys{File: fileKeys(), Rule: ruleKeys(), Tolerate: tolerateKeys(), Defaults: defaultKeys(), Slurm: slurmKeys(), Watch: watchKeys()}
 }
 
 // ProjectKeys are those of the keys at the top that a project's file may have, too.
@@ -20,6 +20,7 @@ func fileKeys() []yamltree.Key {
 		{Name: "defaults", Takes: yamltree.Keyed, Text: "values of flags that were not given, for run, hold, env, sweep and the services of up"},
 		{Name: "login", Takes: yamltree.Text, Words: []string{"all", "allowed", "none"}, Text: "which GPUs a login shell without a lease sees: all, those that the rules allow, or none; without it, all", Sample: "allowed"},
 		{Name: "slurm", Takes: yamltree.Keyed, Text: "what the types and features of your Slurm cluster mean, for gpuard export slurm"},
+		{Name: "watch", Takes: yamltree.Keyed, Text: "in the machine's file alone: who is told what is wrong, and what happens about processes without a lease on leased GPUs"},
 	}
 }
 
@@ -49,6 +50,15 @@ func tolerateKeys() []yamltree.Key {
 		{Name: "memory", Takes: yamltree.Size, Text: "memory of all other programs on a GPU together; without it 256M", Sample: "500M"},
 		{Name: "display", Takes: yamltree.Size, Text: "memory of what draws on a screen; without it 2G", Sample: "4G"},
 		{Name: "utilization", Takes: yamltree.Part, Text: "how busy such a GPU may be; without it 0.05", Sample: "0.1"},
+	}
+}
+
+func watchKeys() []yamltree.Key {
+	return []yamltree.Key{
+		{Name: "webhook", Takes: yamltree.Text, Text: "address that is told each trouble once, by a POST of JSON", Sample: "https://chat.example.org/hooks/gpus"},
+		{Name: "outsiders", Takes: yamltree.Text, Words: []string{"off", "report", "warn", "end"}, Text: "processes without a lease on a GPU that another user has leased: a line in the log, told like the other troubles, their user is warned too, or they are also ended after the grace; without it, off", Sample: "warn"},
+		{Name: "grace", Takes: yamltree.Time, Text: "time from that warning to the end; without it 5m", Sample: "10m"},
+		{Name: "except", Takes: yamltree.Texts, Text: "users, their numbers, or names of commands that are never outsiders", Sample: "[alice, nvtop]"},
 	}
 }
 

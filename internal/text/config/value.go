@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -84,6 +85,34 @@ func (r *reader) tolerate(n *yamltree.Node) {
 				continue
 			}
 			r.file.Tolerate.Utilization = &part
+		}
+	}
+}
+
+// watch reads what only the machine's file can say: gpuard serve of root acts on it.
+func (r *reader) watch(p yamltree.Entry) {
+	const of = " of watch"
+	if !r.file.Machine {
+		r.Wrong(p.At, "watch is only for the file of the machine, /etc/gpuard/config.yaml; leave it out")
+		return
+	}
+	for _, e := range r.entries(p.Value, r.keys.Watch, "watch", of) {
+		switch e.Key.Name {
+		case "webhook":
+			text, ok := r.Text(e, of)
+			address, err := url.Parse(text)
+			if ok && (err != nil || address.Scheme != "http" && address.Scheme != "https" || address.Hostname() == "") {
+				r.Wrong(e.Value.At, "webhook%s is no address of the web; write for instance webhook: %s", of, e.Key.Sample)
+				continue
+			}
+			r.file.Watch.Webhook = text
+		case "outsiders":
+			text, _ := r.Word(e, of)
+			r.file.Watch.Outsiders = policy.Level(text)
+		case "grace":
+			r.file.Watch.Grace, _ = r.time(e, of)
+		default:
+			r.file.Watch.Except = r.list(e, of)
 		}
 	}
 }

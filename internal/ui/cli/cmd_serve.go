@@ -35,6 +35,10 @@ services and findings; /metrics for Prometheus; and the same as JSON below
 /api/. It only looks: leases, jobs and the line do not need it. Other users of
 this machine can open the page too; it shows them what gpuard status would.
 
+What is wrong it tells once, here and on your other terminals. Run by root it
+also does what /etc/gpuard/config.yaml says under watch: it posts to a webhook,
+and warns or ends processes without a lease on GPUs that others have leased.
+
 With --token-file, who has the token may also cancel, release, drain and evict
 by the page, as far as your own command line could. The file is made if it is
 missing, and only you can read it. Ctrl-C ends gpuard serve.`,

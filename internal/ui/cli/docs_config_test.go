@@ -45,6 +45,7 @@ Keys at the top that begin with ` + "`x-`" + ` are ignored: a place for anchors.
 	table("Of tolerate", "The machine's file can set more than the default, a user's only less.\n\n", keys.Tolerate)
 	table("Of defaults", "Each means what the flag of that name does, with `-` for `_`: [commands](commands.md). The project's file has precedence over the user's, and the user's over the machine's; a default that contradicts a flag which was given is left out.\n\n", keys.Defaults)
 	table("Of slurm", "The files are read together; for the same model or feature the user's counts.\n\n", keys.Slurm)
+	table("Of watch", "In the machine's file alone: [troubles, and processes without a lease](../how-to/watch-the-machine.md).\n\n", keys.Watch)
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
@@ -74,7 +75,7 @@ func configTop() schemaMap {
 	top := object(keys.File)
 	properties := top["properties"].(schemaMap)
 	properties["rules"].(schemaMap)["items"] = object(keys.Rule)
-	for name, list := range map[string][]yamltree.Key{"tolerate": keys.Tolerate, "defaults": keys.Defaults, "slurm": keys.Slurm} {
+	for name, list := range map[string][]yamltree.Key{"tolerate": keys.Tolerate, "defaults": keys.Defaults, "slurm": keys.Slurm, "watch": keys.Watch} {
 		of := object(list)
 		of["description"] = properties[name].(schemaMap)["description"]
 		properties[name] = of

@@ -17,6 +17,7 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
+	"gpuard/internal/app/tell"
 )
 
 // Serve is gpuard serve: it serves until it is interrupted.
@@ -41,6 +42,7 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 	if o.Jobs != "" {
 		observer.MapJobs(o.Jobs)
 	}
+	observer.Tell = tell.New(ctx, observer.Host).Tell
 	site := newSite(observer, view, o)
 	observed := make(chan struct{})
 	go func() {

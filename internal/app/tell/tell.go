@@ -1,0 +1,152 @@
+// Package tell tells the owner of the machine what gpuard serve has found: in the log, on the owner's terminals and by a
+// webhook; and it warns and ends outsiders as root's policy says. It decides nothing, and whoever calls it waits for no
+// terminal, no network and no process.
+//
+//	o.Tell = tell.New(ctx, o.Host).Tell
+package tell
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"gpuard/internal/app/leases"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/leftover"
+	"gpuard/internal/core/policy"
+	"gpuard/internal/core/trend"
+	"gpuard/internal/host/tty"
+	"gpuard/internal/host/webhook"
+)
+
+// Notice is the body of a post.
+type Notice struct {
+	Schema string `json:"schema"` // "gpuard.trouble/1"
+	trend.Trouble
+	Host string    `json:"host"` // name of the machine
+	Time time.Time `json:"time"`
+}
+
+// Owner is who is told.
+type Owner struct {
+	ctx   context.Context
+	host  *machine.Host
+	name  string // of the machine
+	posts chan post
+
+	terminals tty.Below
+	mu        sync.Mutex
+	failing   bool // the last post has failed, and that was said
+}
+
+type post struct {
+	address string
+	body    []byte
+}
+
+const (
+	inFlight = 4  // posts at the same time
+	waiting  = 64 // posts that wait for that; further ones are left out
+	killed   = 10 * time.Second
+)
+
+// New makes the owner of a machine, which is told until ctx ends.
+func New(ctx context.Context, host *machine.Host) *Owner {
+	name, _ := os.Hostname()
+	own := *host // a host remembers the configuration, for one caller at a time
+	o := &Owner{ctx: ctx, host: &own, name: name, posts: make(chan post, waiting), terminals: tty.Below(host.Root)}
+	for range inFlight {
+		go o.deliver()
+	}
+	return o
+}
+
+// Tell tells troubles, and does what their level says.
+func (o *Owner) Tell(rules policy.Watch, troubles []trend.Trouble) {
+	for _, t := range troubles {
+		if t.Level == policy.End {
+			go o.end(rules, t)
+			continue
+		}
+		o.say(rules, t)
+		if t.Outsider != nil && t.Level == policy.Warn {
+			o.terminals.TellProcess(t.Outsider.PID, t.Outsider.Start, t.Outsider.UID, o.line(t.Outsider.Warning))
+		}
+	}
+}
+
+// line is a text as it is shown on a terminal that is not this process's.
+func (o *Owner) line(text string) string { return "gpuard on " + o.name + ": " + text }
+
+// say tells one trouble once in each way.
+func (o *Owner) say(rules policy.Watch, t trend.Trouble) {
+	o.host.Say(t.Text)
+	if t.Again || !t.Level.AtLeast(policy.Report) || !o.host.Hardware() {
+		return
+	}
+	o.terminals.Tell(uint32(os.Geteuid()), o.line(t.Text), tty.Own()) //nolint:gosec // a uid
+	if rules.Webhook == "" {
+		return
+	}
+	body, err := json.Marshal(Notice{"gpuard.trouble/1", t, o.name, time.Now().UTC()})
+	if err != nil {
+		return
+	}
+	select {
+	case o.posts <- post{rules.Webhook, body}:
+	default:
+		o.failed(fmt.Errorf("cannot post to the webhook: %d posts wait for it already", waiting))
+	}
+}
+
+// deliver posts what waits, one after the other.
+func (o *Owner) deliver() {
+	for {
+		select {
+		case <-o.ctx.Done():
+			return
+		case p := <-o.posts:
+			err := webhook.Post(o.ctx, p.address, p.body)
+			if o.ctx.Err() == nil {
+				o.failed(err)
+			}
+		}
+	}
+}
+
+// failed notes how the last post went. A failure is said once, until one has arrived.
+func (o *Owner) failed(err error) {
+	o.mu.Lock()
+	before := o.failing
+	o.failing = err != nil
+	o.mu.Unlock()
+	if err != nil && !before {
+		o.host.Say(err.Error() + "; what is wrong is still told here")
+	}
+}
+
+// end ends an outsider and tells what became of it.
+func (o *Owner) end(rules policy.Watch, t trend.Trouble) {
+	p := t.Outsider
+	host := *o.host
+	done, err := leases.Expel(o.ctx, &host, p.PID, p.Start, p.UID, min(killed, rules.Grace))
+	if o.ctx.Err() != nil {
+		return
+	}
+	t.Text, t.Level = outcome(p, done, err), policy.Report
+	o.say(rules, t)
+}
+
+func outcome(p *trend.Outsider, done leftover.Evicted, err error) string {
+	switch {
+	case err != nil:
+		return gpu.Clean(err.Error())
+	case !done.Gone:
+		return fmt.Sprintf("cannot end process %d of %s (%s), which uses %s without a lease: %s", p.PID, p.User, p.Program, p.Place, done.Why)
+	}
+	return fmt.Sprintf("process %d of %s (%s) was ended: it used %s without a lease", p.PID, p.User, p.Program, p.Place)
+}

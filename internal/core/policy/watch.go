@@ -1,0 +1,111 @@
+package policy
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Level is what happens about an outsider: a process without a lease on a device that another user has leased. Each
+// level includes those before it.
+type Level string
+
+// Levels, weakest first.
+const (
+	Off    Level = "off"    // a line in the log
+	Report Level = "report" // the owner of the machine is told
+	Warn   Level = "warn"   // the user of the process is told
+	End    Level = "end"    // the process is ended after Watch.Grace
+)
+
+// AtLeast reports whether l includes other.
+func (l Level) AtLeast(other Level) bool {
+	order := []Level{Off, Report, Warn, End}
+	return slices.Index(order, cmp.Or(l, Off)) >= slices.Index(order, other)
+}
+
+// DefaultGrace is the time from the warning of an outsider to its end.
+const DefaultGrace = 5 * time.Minute
+
+// Watch is what gpuard serve does about what is wrong with the machine.
+type Watch struct {
+	Webhook   string // address that is told; "" none
+	Outsiders Level  // "" is Off
+	Grace     time.Duration
+	Except    []string  // users, their numbers, or names of commands that are never outsiders
+	Display   gpu.Bytes // memory up to which what draws on a screen is none
+}
+
+// Watch is that of the machine's file.
+func (p Policy) Watch() (w Watch) {
+	for _, f := range p {
+		if f.Machine {
+			w = f.Watch
+		}
+	}
+	w.Outsiders, w.Grace = cmp.Or(w.Outsiders, Off), cmp.Or(w.Grace, DefaultGrace)
+	return w
+}
+
+// Lowered is w without what only root does for the machine.
+func (w Watch) Lowered() Watch {
+	w.Webhook = ""
+	if w.Outsiders.AtLeast(Report) {
+		w.Outsiders = Report
+	}
+	return w
+}
+
+// Program is a process as a rule of Watch sees it.
+type Program struct {
+	UID     *uint32 // nil unknown
+	User    string
+	Command string // its command line
+	Kind    gpu.Kind
+	Memory  *gpu.Bytes
+}
+
+// Name is the name of the program without its folder.
+func (p Program) Name() string {
+	first, _, _ := strings.Cut(p.Command, " ")
+	return path.Base(strings.Trim(first, "[]"))
+}
+
+// Spares reports whether a process may use leased devices without a lease: by the file, as a part of the driver, or
+// because it draws on a screen.
+func (w Watch) Spares(p Program) bool {
+	name := p.Name()
+	for _, word := range w.Except {
+		number, err := strconv.ParseUint(word, 10, 32)
+		if word == p.User || word == name || err == nil && p.UID != nil && uint32(number) == *p.UID {
+			return true
+		}
+	}
+	return Daemon(p) || w.draws(p, name)
+}
+
+// draws: a desktop with one device would never work otherwise. Drivers list a compositor that also computes as both.
+func (w Watch) draws(p Program, name string) bool {
+	small := p.Memory == nil || *p.Memory <= w.Display
+	return small && (p.Kind == gpu.GraphicsProcess || p.Kind == gpu.BothKinds && slices.Contains(compositors(), name))
+}
+
+// compositors are programs that draw the screen of a whole session.
+func compositors() []string {
+	return []string{"X", "Xorg", "Xwayland", "cinnamon", "compiz", "cosmic-comp", "gamescope", "gnome-shell", "Hyprland", "kwin_wayland", "kwin_x11",
+		"labwc", "marco", "mutter", "muffin", "picom", "plasmashell", "sway", "wayfire", "weston", "xfwm4"}
+}
+
+// Daemon reports whether a process is one of NVIDIA's own daemons (docs.nvidia.com: driver persistence, MPS, DCGM,
+// fabric manager). Any user can give a program such a name, so only root and the accounts of the system count, whose
+// numbers are below 1000 (SYS_UID_MAX of login.defs(5)).
+func Daemon(p Program) bool {
+	const firstOfPeople = 1000
+	return p.UID != nil && *p.UID < firstOfPeople && slices.Contains([]string{"nvidia-persistenced", "nvidia-powerd", "nvidia-cuda-mps-control",
+		"nvidia-cuda-mps-server", "nv-hostengine", "dcgmi", "dcgm-exporter", "nv-fabricmanager", "nvidia-fabricmanager", "nvidia-imex", "nvsm_core"}, p.Name())
+}

@@ -1,0 +1,168 @@
+package trend
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/policy"
+	"gpuard/internal/core/status"
+)
+
+// Outsider is a process without a lease on a device that another user has leased.
+type Outsider struct {
+	PID     int
+	Start   uint64 // ticks since boot
+	UID     uint32
+	User    string
+	Program string // its name
+	Place   string // name of the device: "GPU 3"
+	Warning string // for its user; "" none
+}
+
+// outsiders are the processes on a leased device that its owners did not start. Each is told at the level of the rules;
+// one that is still there when the grace is over is to be ended. Those that are there are noted in present.
+func (w *Watch) outsiders(now time.Time, p spot, present map[string]bool) (all []Trouble) {
+	for _, one := range p.Processes {
+		if !w.intrudes(one, p) {
+			continue
+		}
+		t := w.intruder(one, p)
+		all = append(all, t)
+		if one.UID == nil || !t.Level.AtLeast(policy.Warn) || !w.endable(one) {
+			continue
+		}
+		at := t.key
+		present[at] = true
+		if w.warned == nil {
+			w.warned = map[string]time.Time{}
+		}
+		if _, known := w.warned[at]; !known {
+			w.warned[at] = now
+		}
+		if now.Sub(w.warned[at]) >= w.Rules.Grace {
+			t.What, t.Level, t.key, t.kin = Evicted, policy.End, fmt.Sprint("end ", one.PID, " ", one.Start), ""
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// intrudes: what cannot be told, such as whose a process is, is no reason to accuse anybody. A container that gpuard runs
+// has the lease of the engine's command, and its processes belong to the users that its image names.
+func (w *Watch) intrudes(one status.Process, p spot) bool {
+	engine := func(l status.Lease) bool {
+		return slices.Contains([]string{"docker", "podman", "nerdctl"}, l.Command)
+	}
+	return one.Foreign && !one.Ended && one.Lease == "" && one.User != "" && len(p.Leases) > 0 &&
+		(one.Container == "" || !slices.ContainsFunc(p.Leases, engine)) && !w.Rules.Spares(programOf(one))
+}
+
+// endable: a container is ended by its engine, and a program that draws on a screen by its user.
+func (w *Watch) endable(one status.Process) bool {
+	return w.Rules.Outsiders == policy.End && one.Container == "" && one.Kind != gpu.GraphicsProcess && one.Start != 0
+}
+
+// intruder is the trouble with an outsider. A level that was raised is another trouble.
+func (w *Watch) intruder(one status.Process, p spot) Trouble {
+	level := w.Rules.Outsiders
+	if !level.AtLeast(policy.Report) {
+		level = policy.Off
+	}
+	name, owner := programOf(one).Name(), p.Leases[0].User
+	t := p.about(Intruder, fmt.Sprint(level, " ", one.PID, " ", one.Start), fmt.Sprintf("process %d of %s (%s) uses %s without a lease, which %s has leased", one.PID, one.User, name, p.name, owner))
+	t.User, t.kin = one.User, fmt.Sprint("kin ", level, " ", one.User, " ", name, " ", p.UUID)
+	t.Outsider = &Outsider{PID: one.PID, Start: one.Start, User: one.User, Program: name, Place: p.name}
+	switch {
+	case one.UID == nil && level.AtLeast(policy.Report):
+		level = policy.Report
+	case level.AtLeast(policy.Warn):
+		level = policy.Warn
+		t.Outsider.UID = *one.UID
+		t.Outsider.Warning = fmt.Sprintf("your process %d (%s) uses %s, which %s has leased. Please end it, and start it with: gpuard run", one.PID, name, p.name, owner)
+		if w.endable(one) {
+			t.Outsider.Warning += fmt.Sprintf(". It is ended in %s", w.Rules.Grace)
+		}
+	}
+	t.Level = level
+	return t
+}
+
+func programOf(p status.Process) policy.Program {
+	return policy.Program{UID: p.UID, User: p.User, Command: p.Command, Kind: p.Kind, Memory: p.Memory}
+}
+
+// onCPUFor is for how many minutes a lease computes beside its devices before it is told, and busyCPU the part of one
+// processor that it uses meanwhile.
+const (
+	onCPUFor = 15
+	busyCPU  = 0.1
+)
+
+// computing is what is known of a lease whose devices have nothing to do.
+type computing struct {
+	met   time.Time     // when it was seen first
+	since time.Time     // zero: no reading yet
+	time  time.Duration // of its processes at that moment
+	used  bool          // its devices were used: they are not forgotten, but wait
+}
+
+// onCPU are leases whose devices were not used since their start, while their command computes. A reading that is absent
+// gives no verdict, and begins the time again.
+func (w *Watch) onCPU(now time.Time, spots []spot) (all []Trouble) {
+	if w.computing == nil {
+		w.computing = map[string]computing{}
+	}
+	live := map[string]bool{}
+	for _, p := range spots {
+		for _, l := range p.Leases {
+			if live[l.ID] {
+				continue
+			}
+			live[l.ID] = true
+			if w.beside(now, l, spots) {
+				all = append(all, p.ofLease(OnCPU, l, fmt.Sprintf("computes on the processor: nothing of it has used its GPU for %d minutes", int(now.Sub(w.computing[l.ID].since)/w.minutes(1)))))
+			}
+		}
+	}
+	keep(w.computing, live)
+	return all
+}
+
+// beside reports whether a lease has computed beside its devices for long enough.
+func (w *Watch) beside(now time.Time, l status.Lease, spots []spot) bool {
+	known, met := w.computing[l.ID]
+	if !met { // what it did before is not known
+		known = computing{met: now, used: l.Since == nil || l.Since.Before(w.began.Add(-w.minutes(1)))}
+	}
+	read := l.Computed != nil && *l.Computed >= known.time && !known.since.IsZero()
+	for _, p := range spots {
+		if !slices.ContainsFunc(p.Leases, func(o status.Lease) bool { return o.ID == l.ID }) {
+			continue
+		}
+		if now.Sub(known.met) > w.minutes(1)/6 { // before that it may be the end of the lease before
+			known.used = known.used || p.Computes() || p.Utilization != nil && *p.Utilization > idleLoad
+		}
+		read = read && p.Unlisted == "" && p.Utilization != nil && unfilled(p)
+	}
+	spent := now.Sub(known.since)
+	verdict := false
+	switch {
+	case !read && l.Computed != nil:
+		known.since, known.time = now, *l.Computed
+	case !read:
+		known.since, known.time = time.Time{}, 0
+	case spent >= w.minutes(onCPUFor):
+		if verdict = float64(*l.Computed-known.time) >= busyCPU*float64(spent); !verdict {
+			known.since, known.time = now, *l.Computed
+		}
+	}
+	w.computing[l.ID] = known
+	return verdict && !known.used && !l.Ended && !l.Unreadable
+}
+
+// unfilled: memory that no listed process has may be that of a process in a container.
+func unfilled(p spot) bool {
+	return p.MemoryUsed != nil && p.MemoryTotal != nil && *p.MemoryUsed <= max(512*gpu.MiB, *p.MemoryTotal/20)
+}
