@@ -175,12 +175,20 @@ func (s *Seat) Entrust(pid int) error {
 	return nil
 }
 
+// Note says how the command ended, and what was measured of it, for the line that the lease leaves. Call it before Leave.
+func (s *Seat) Note(o job.Outcome) {
+	if s.held != nil {
+		s.held.Lease.Outcome = o
+	}
+}
+
 // Leave frees the lease when the command is gone. If a process that it left behind still holds the lease, Leave records
 // that.
 func (s *Seat) Leave() error {
 	if s.held == nil {
 		return nil
 	}
+	defer s.desk.folder.Ending(s.held.Lease)()
 	_ = s.held.Lock.Close() // first: the measuring process must not delay it
 	if s.done != nil {
 		close(s.done)

@@ -39,6 +39,7 @@ func (s *supervision) drop(l *Launch) {
 	if s.kept == nil {
 		return
 	}
+	defer l.claimed.Folder.Ending(l.claimed.Held.Lease)()
 	_ = s.kept.Close()
 	s.kept = nil
 	_, _ = l.claimed.Folder.End(l.claimed.Held.Lease, l.claimed.Held.Lease.Boot) // a lease without a lock is over
