@@ -74,7 +74,7 @@ type Seat struct {
 	measured chan struct{}
 }
 
-// TryNow leases what is free now for a command of that name, or returns a *job.Refusal.
+// TryNow leases what is free now for a command that is called so, or returns a *job.Refusal.
 func (d *Desk) TryNow(ctx context.Context, command string) (*Seat, error) {
 	return d.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
 		for stale := 0; ; stale++ {
@@ -112,7 +112,7 @@ func (d *Desk) takeSeat(ctx context.Context, command string, claim func(*claimer
 	if d.spec.CPU {
 		return &Seat{desk: d, Env: WithoutDevices(d.host, d.spec)}, nil
 	}
-	q, err := d.newRequest(ctx, Subject{PID: os.Getpid(), Start: d.self.Start, Command: machine.BaseName([]string{command})})
+	q, err := d.newRequest(ctx, Subject{PID: os.Getpid(), Start: d.self.Start, Command: command})
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func prepare(host *machine.Host, first *claim.Desk, dir string, w *runs.Work, ru
 		return start, err
 	}
 	j.Spec.Time, j.Spec.Nice = w.State.Estimate(run), w.State.Runs[run].Nice
-	return runs.Start{Desk: func(ctx context.Context) (*claim.Desk, error) { return desk(ctx, host, first, dir, j) }, Path: j.Path, Argv: j.Command,
+	return runs.Start{Desk: func(ctx context.Context) (*claim.Desk, error) { return desk(ctx, host, first, dir, j) }, Path: j.Path, Argv: j.Command, Name: w.State.Runs[run].Name,
 		Folder: j.Folder, Env: env,
 		Limits: limits, Log: (&Queue{Dir: dir}).logPath(run, j), Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
 }

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/batch"
 )
@@ -30,7 +32,7 @@ func (r *runner) one(ctx context.Context, run int) error {
 	if err != nil {
 		return r.refused(run, err)
 	}
-	command := what.Argv[0]
+	command := cmp.Or(what.Name, machine.BaseName(what.Argv))
 	if !r.work.Each {
 		seat, err := r.claim(ctx, desk, command)
 		return r.meanwhile(ctx, run, what, seat, err)

@@ -46,6 +46,11 @@ func Merge(written, watched []Ended) []Ended {
 		w := watched[i]
 		if e, both := all[key(&w)]; both && !seen[key(&w)] {
 			w = joined(e, w)
+		} else if w.Share == 0 { // it had its devices also while nobody looked
+			w.Devices = slices.Clone(w.Devices)
+			for j := range w.Devices {
+				w.Devices[j].Granted = max(w.Devices[j].Granted, w.Until.Sub(w.Since).Seconds())
+			}
 		}
 		all[key(&w)], seen[key(&w)] = w, true
 	}
