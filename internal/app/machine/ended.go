@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/trend"
@@ -23,9 +24,12 @@ const (
 	endedSize = 8 << 20
 )
 
-// usersFolder is where each user has a folder named by the uid, on a machine that root has set up. Root's is above it,
-// so what is below belongs to users.
-const usersFolder = "var/lib/gpuard/users"
+// UsersFolder is where each user has a folder named by the uid, on a machine that root has set up. All users may make
+// one there, and none can change another's: its mode is UsersMode.
+const (
+	UsersFolder = "var/lib/gpuard/users"
+	UsersMode   = 0o1777
+)
 
 // NoteEnds has a line written for each lease that this process ends in the folder, or finds dead there. A line that
 // cannot be written is lost without a word: the lease has ended all the same.
@@ -69,15 +73,18 @@ func (h *Host) endedFolder() string {
 	return h.StateHome()
 }
 
-// users is usersFolder if it is root's; "" where there is none.
+// users is UsersFolder if it is root's, and no other user has taken the caller's place in it; else "".
 func (h *Host) users() string {
-	path := filepath.Join("/", h.Root, usersFolder)
+	path := filepath.Join("/", h.Root, UsersFolder)
 	dir, err := sys.OpenDir(path)
 	if err != nil {
 		return ""
 	}
 	defer dir.Close() //nolint:errcheck // looked at only
 	if st, err := dir.Status(); err != nil || st.Uid != 0 {
+		return ""
+	}
+	if st, err := dir.Look(fmt.Sprint(os.Geteuid())); err == nil && int(st.Uid) != os.Geteuid() {
 		return ""
 	}
 	return path
@@ -104,6 +111,9 @@ func (h *Host) EndedLeases(ctx context.Context) ([]trend.Ended, error) {
 	own := uint32(os.Geteuid()) //nolint:gosec // a uid
 	list := h.readEnded(filepath.Dir(path), filepath.Base(path), own)
 	users := h.users()
+	if users != "" && strings.HasPrefix(path, users+"/") { // and those from before root has set the machine up
+		list = append(list, h.readEnded(h.StateHome(), filepath.Base(path), own)...)
+	}
 	if own != 0 || users == "" || !h.Hardware() {
 		return list, nil
 	}
