@@ -173,7 +173,7 @@ func TestEndedUnseen(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
-	contains(t, l.run("history", "--by", "command").out, "1 lease ended while nobody looked")
+	contains(t, l.run("history", "--by", "command").out, "ended while nobody looked")
 }
 
 // TestEndedHandOver: where one's next claim comes between the end of a command and the work of its holder, the end is

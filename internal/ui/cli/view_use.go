@@ -17,10 +17,10 @@ func useView(w io.Writer, list []trend.Use, t Term) {
 	} else {
 		v.line(span{dim, "leases   granted      used      idle  in hours of one GPU"})
 	}
-	most, unseen := 0.0, 0
+	most, unseen := 0.0, false
 	for _, u := range list {
 		most = max(most, u.Granted)
-		unseen += u.Unseen
+		unseen = unseen || u.Unseen > 0
 	}
 	for _, u := range list {
 		v.line(span{normal, fmt.Sprintf("%6d %9.2f %9.2f %9.2f  ", u.Jobs, u.Granted, u.Used, u.Idle)}, span{bold, v.text(u.Name)})
@@ -29,8 +29,8 @@ func useView(w io.Writer, list []trend.Use, t Term) {
 	if most > 0 {
 		v.line(span{green, v.pick("█", "#")}, span{normal, " used  "}, span{yellow, v.pick("▒", "-")}, span{normal, " idle  "}, span{dim, v.pick("·", ".")}, span{normal, " granted, not measured"})
 	}
-	if unseen > 0 {
-		v.sentence(plural(unseen, "lease") + " ended while nobody looked; their hours are not known, and not counted")
+	if unseen {
+		v.paragraph(span{}, dim, "The hours of leases that ended while nobody looked (after kill -9) are not known, and not counted.")
 	}
 	_, _ = io.WriteString(w, v.out.String())
 }
