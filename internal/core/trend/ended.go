@@ -44,15 +44,19 @@ func Merge(written, watched []Ended) []Ended {
 	seen := map[string]bool{}
 	for i := range watched {
 		w := watched[i]
-		if e, both := all[key(&w)]; both && !seen[key(&w)] {
+		name := key(&w)
+		switch e, both := all[name]; {
+		case seen[name]: // by a gpuard serve that was killed, and by the next one
+			continue
+		case both:
 			w = joined(e, w)
-		} else if w.Share == 0 { // it had its devices also while nobody looked
+		case w.Share == 0: // it had its devices also while nobody looked
 			w.Devices = slices.Clone(w.Devices)
 			for j := range w.Devices {
 				w.Devices[j].Granted = max(w.Devices[j].Granted, w.Until.Sub(w.Since).Seconds())
 			}
 		}
-		all[key(&w)], seen[key(&w)] = w, true
+		all[name], seen[name] = w, true
 	}
 	divide(all, seen)
 	out := make([]Ended, 0, len(all))
