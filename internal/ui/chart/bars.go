@@ -3,6 +3,8 @@ package chart
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/go-analyze/charts"
 )
@@ -35,7 +37,7 @@ func (b Bars) draw(format string) ([]byte, error) {
 		sizes[i] = slices.Clone(b.Sizes[i])
 		slices.Reverse(sizes[i])
 	}
-	names := slices.Clone(b.Names)
+	names := roomy(b.Names)
 	slices.Reverse(names)
 	opt := charts.NewBarChartOptionWithData(sizes)
 	opt.Horizontal, opt.StackSeries = true, charts.Ptr(true)
@@ -46,13 +48,13 @@ func (b Bars) draw(format string) ([]byte, error) {
 	opt.Theme = opt.Theme.WithSeriesColors([]charts.Color{charts.ColorRGB(67, 160, 91), charts.ColorRGB(230, 160, 50), charts.ColorRGB(140, 146, 153)})
 	opt.Title.Text = b.Title
 	opt.Title.FontStyle.FontSize = 11
-	opt.Legend.SeriesNames = b.Parts
+	opt.Legend.SeriesNames = roomy(b.Parts)
 	opt.Legend.FontStyle.FontSize = 9
 	opt.Legend.Offset = charts.OffsetRight
 	opt.CategoryAxis.Labels = names
 	opt.CategoryAxis.LabelFontStyle.FontSize = 9
 	opt.ValueAxis[0].LabelFontStyle.FontSize = 9
-	opt.ValueAxis[0].Min = charts.Ptr(0.0)
+	opt.ValueAxis[0].Min, opt.ValueAxis[0].Max, opt.ValueAxis[0].LabelCount = charts.Ptr(0.0), charts.Ptr(plain(b.longest())), 3
 	opt.Padding = charts.NewBoxEqual(8)
 	opt.ValueFormatter = func(v float64) string { return fmt.Sprintf("%.4g %s", v, b.Unit) }
 	p := charts.NewPainter(charts.PainterOptions{OutputFormat: format, Width: BarsWidth, Height: b.Height()})
@@ -60,4 +62,25 @@ func (b Bars) draw(format string) ([]byte, error) {
 		return nil, fmt.Errorf("cannot draw %s: %w", b.Title, err)
 	}
 	return p.Bytes()
+}
+
+// longest is the length of the longest bar.
+func (b Bars) longest() (most float64) {
+	for i := range b.Names {
+		sum := 0.0
+		for _, part := range b.Sizes {
+			sum += part[i]
+		}
+		most = max(most, sum)
+	}
+	return most
+}
+
+// roomy leaves room behind texts: the library measures them in its own font, and a browser that does not have that draws
+// wider ones.
+func roomy(texts []string) (out []string) {
+	for _, text := range texts {
+		out = append(out, text+strings.Repeat("\u00a0", 2+utf8.RuneCountInString(text)/5))
+	}
+	return out
 }

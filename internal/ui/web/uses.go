@@ -15,7 +15,7 @@ import (
 // A picture of use has so many bars at most, and cuts names, because a list of commands may be long.
 const (
 	mostBars = 20
-	mostName = 40
+	mostName = 24
 )
 
 // Picture draws hours granted, used and idle, for gpuard history --chart.
