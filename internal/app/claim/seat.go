@@ -176,9 +176,10 @@ func (s *Seat) Entrust(pid int) error {
 }
 
 // Note says how the command ended, and what was measured of it, for the line that the lease leaves. Call it before Leave.
-func (s *Seat) Note(o job.Outcome) {
+func (s *Seat) Note(exit *int, signal string, peak gpu.Bytes, load *float64) {
 	if s.held != nil {
-		s.held.Lease.Outcome = o
+		l := &s.held.Lease
+		l.Exit, l.Signal, l.Peak, l.Load = exit, signal, peak, load
 	}
 }
 

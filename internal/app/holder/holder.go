@@ -86,7 +86,7 @@ func noteOutcome(folder *store.Folder, w *launch.Watch) {
 	write := folder.Ended
 	folder.Ended = func(list []store.Ended) {
 		for i := range list {
-			list[i].Lease.Outcome.Exit, list[i].Lease.Outcome.Signal = w.Outcome()
+			list[i].Lease.Exit, list[i].Lease.Signal = w.Outcome()
 		}
 		write(list)
 	}

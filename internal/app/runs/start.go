@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"gpuard/internal/app/claim"
-	"gpuard/internal/core/job"
-
 	core "gpuard/internal/core/runs"
 	"gpuard/internal/host/batch"
 )
@@ -154,7 +152,7 @@ func (r *runner) awaitRun(run, pid int, what Start, seat *claim.Seat, began time
 	r.measured(pid, &e)
 	delete(r.stops, run) // before the event, after which the run may be started again
 	r.mu.Unlock()
-	seat.Note(outcome(e))
+	seat.Note(e.ExitCode(), e.Signal, e.Peak, e.Load)
 	err = r.add(e)
 	batch.Bury(pid)
 	if lerr := seat.Leave(); lerr != nil {
@@ -164,15 +162,6 @@ func (r *runner) awaitRun(run, pid int, what Start, seat *claim.Seat, began time
 	if err != nil {
 		r.fail(err)
 	}
-}
-
-// outcome is what is known of a run that has ended, for the line of its lease.
-func outcome(e core.Event) job.Outcome {
-	o := job.Outcome{Signal: e.Signal, Peak: e.Peak, Load: e.Load}
-	if e.Signal == "" && e.Exit >= 0 {
-		o.Exit = &e.Exit
-	}
-	return o
 }
 
 // leave makes room for others.

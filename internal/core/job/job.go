@@ -218,15 +218,12 @@ type Lease struct {
 	Kept       *Kept         `json:"kept,omitempty"`       // it outlives its command for a next start; nil: it does not
 	Unreadable bool          `json:"-"`                    // content could not be read; Hashes keep the devices busy
 	Hashes     []string      `json:"-"`                    // DeviceHash of each device, from the file name
-	Outcome    Outcome       `json:"-"`                    // what the process that ends it knows; the file never has it
-}
 
-// Outcome is how the command of a lease ended, and what was measured of it.
-type Outcome struct {
-	Exit   *int      // its exit code; nil: unknown, or a signal ended it
-	Signal string    // that ended it, such as "SIGKILL"; "" for none, or unknown
-	Peak   gpu.Bytes // most memory of one device; 0: not measured
-	Load   *float64  // mean of the measured utilisation, 0..1; nil: not measured
+	// What the process that ends the lease knows; its file never has it.
+	Exit   *int      `json:"-"` // exit code of its command; nil: unknown, or a signal ended it
+	Signal string    `json:"-"` // that ended its command, such as "SIGKILL"; "" for none, or unknown
+	Peak   gpu.Bytes `json:"-"` // most memory of one device; 0: not measured
+	Load   *float64  `json:"-"` // mean of the measured utilisation, 0..1; nil: not measured
 }
 
 // Due is the moment at which the lease is over if it lasts for most, by CLOCK_BOOTTIME (ns).

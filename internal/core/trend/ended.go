@@ -11,9 +11,8 @@ import (
 
 // Over is the line of a lease that ended at that time; where its end was not seen, it had ended by then.
 func Over(l job.Lease, user string, at time.Time, seen bool) Ended {
-	o := l.Outcome
 	e := Ended{Lease: l.ID, User: user, UID: &l.UID, Command: l.Command, Devices: []Used{}, Share: l.Share, Since: l.Since, Until: at.Truncate(time.Millisecond), Unseen: !seen,
-		Peak: o.Peak, Memory: l.Memory, Time: l.Time, Exit: o.Exit, Signal: o.Signal}
+		Peak: l.Peak, Memory: l.Memory, Time: l.Time, Exit: l.Exit, Signal: l.Signal}
 	for i, id := range l.Devices {
 		d := Used{UUID: id, Index: -1}
 		if i < len(l.Indexes) {
@@ -22,8 +21,8 @@ func Over(l job.Lease, user string, at time.Time, seen bool) Ended {
 		if seen {
 			d.Granted = max(0, e.Until.Sub(l.Since).Seconds())
 		}
-		if o.Load != nil {
-			d.Busy, d.Idle = d.Granted**o.Load, d.Granted*(1-*o.Load)
+		if l.Load != nil {
+			d.Busy, d.Idle = d.Granted**l.Load, d.Granted*(1-*l.Load)
 		}
 		e.Devices = append(e.Devices, d)
 	}

@@ -41,7 +41,7 @@ func TestOver(t *testing.T) {
 	if got := told([]Ended{e}); !slices.Equal(got, []string{"aaaa GPU-1 2 0 0", "aaaa GPU-2 2 0 0"}) || e.Unseen || *e.UID != 1000 || e.Devices[1].Index != 1 {
 		t.Errorf("%v %+v", got, e)
 	}
-	l.Outcome = job.Outcome{Load: new(0.25), Peak: 7, Exit: new(3)}
+	l.Load, l.Peak, l.Exit = new(0.25), 7, new(3)
 	e = Over(l, "ann", hour(2), true)
 	if got := told([]Ended{e}); got[0] != "aaaa GPU-1 2 0.5 1.5" || e.Peak != 7 || *e.Exit != 3 {
 		t.Errorf("%v %+v", got, e)
@@ -94,7 +94,7 @@ func TestMergeShares(t *testing.T) {
 	share := func(id string, from, until float64) Ended {
 		l := lease(id, from, "GPU-1")
 		l.Share = 1 << 30
-		l.Outcome.Load = new(0.5)
+		l.Load = new(0.5)
 		return Over(l, "ann", hour(until), true)
 	}
 	got := told(Merge([]Ended{share("aaaa", 0, 3), share("bbbb", 1, 2), share("cccc", 5, 6)}, nil))
