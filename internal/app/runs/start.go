@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/claim"
+	"gpuard/internal/core/job"
 	core "gpuard/internal/core/runs"
 	"gpuard/internal/host/batch"
 )
