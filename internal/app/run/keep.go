@@ -125,7 +125,12 @@ func (s *supervision) remains(l *Launch) []job.Blocker {
 	const patience = time.Second
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 		lease, found := l.claimed.Folder.Own(l.Lease)
-		if !found {
+		if !found { // where this process was the last to have it, its holder could not remove it
+			last := l.claimed.Held.Lease
+			if last.Signal = s.done.Signal; last.Signal == "" {
+				last.Exit = &s.done.Code
+			}
+			_, _ = l.claimed.Folder.End(last, last.Boot)
 			return nil
 		}
 		if over := time.Now().After(end); lease.Ended || over {
