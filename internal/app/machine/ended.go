@@ -55,8 +55,8 @@ func (h *Host) endedPath(leases string) string {
 		return ""
 	}
 	name := endedFile
-	if above, print := filepath.Split(leases); filepath.Base(above) == "machines" {
-		name += "-" + print
+	if above, machine := filepath.Split(leases); filepath.Base(above) == "machines" {
+		name += "-" + machine
 	}
 	return filepath.Join(folder, name)
 }
