@@ -44,7 +44,7 @@ func layerTable() []layer {
 		{core + "pick", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy"}},
 		{core + "status", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "pick"}},
 		{core + "queue", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
-		{core + "trend", []string{core + "gpu", core + "health", core + "policy", core + "status"}},
+		{core + "trend", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "status"}},
 		{core + "runs", []string{core + "gpu", core + "queue"}},
 		{core + "cluster", []string{core + "gpu", core + "job", core + "policy", core + "check"}},
 		{core + "sweep", []string{core + "gpu", core + "suggest", core + "shellquote", core + "runs"}},

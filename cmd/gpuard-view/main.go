@@ -13,4 +13,6 @@ import (
 	"gpuard/internal/ui/web"
 )
 
-func main() { os.Exit(entry.Start("/", machine.Times{}, cli.Views{Serve: web.Serve, Top: top.Run})) }
+func main() {
+	os.Exit(entry.Start("/", machine.Times{}, cli.Views{Serve: web.Serve, Top: top.Run, Picture: web.Picture}))
+}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"gpuard/internal/app/queue"
+	"gpuard/internal/core/trend"
 )
 
 // TestQueueHistory: what was measured of a job's devices is in the history, and adds up by user, GPU and command.
@@ -33,7 +34,7 @@ func TestQueueHistory(t *testing.T) {
 	}
 	contains(t, l.run("history").out, "load 75 %", "10")
 	for by, want := range map[string]int{"user": 1, "gpu": 2, "command": 1} {
-		var a struct{ Use []queue.Use }
+		var a struct{ Use []trend.Use }
 		got := l.run("history", "--by", by, "--since", "1h", "--json")
 		if err := json.Unmarshal([]byte(got.out), &a); err != nil || len(a.Use) != want || a.Use[0].Granted <= 0 || a.Use[0].Idle <= 0 {
 			t.Errorf("%s: %+v, %v", by, got, err)

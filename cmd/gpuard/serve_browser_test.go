@@ -182,6 +182,10 @@ func TestServeBrowser(t *testing.T) {
 	eventually(t, "it is in use again", func() bool { return !strings.Contains(b.eval("document.body.innerText"), "draining") })
 	_ = job.Process.Kill()
 	b.shows("Hours granted")
+	eventually(t, "the pictures of use are loaded", func() bool {
+		b.eval(`document.querySelector('#history').scrollIntoView()`)
+		return b.eval(`(() => { const all = [...document.querySelectorAll('#history img')]; return all.length === 3 && all.every(i => i.complete && i.naturalWidth > 0 && i.alt) })()`) == "true"
+	})
 	b.picture("history")
 	if strings.Contains(b.eval("location.href + document.cookie"), token) {
 		t.Error("the token is in the address or a cookie")

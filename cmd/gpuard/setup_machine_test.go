@@ -90,6 +90,9 @@ func TestSetupMachine(t *testing.T) {
 			t.Errorf("the policy says something: %s", line)
 		}
 	}
+	if info, err := os.Stat(filepath.Join(root, "var/lib/gpuard/users")); err != nil || info.Mode() != os.ModeDir|os.ModeSticky|0o777 {
+		t.Errorf("the folders of the users: %v, %v", info, err)
+	}
 	whole := tree(t, root)
 	if _, files := setupMachine(t, root); files[policy] != "same" || files[runManual] != "same" || files["run/gpuard"] != "same" {
 		t.Errorf("the second time: %v", files)

@@ -7,6 +7,7 @@
 package claim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -293,7 +294,7 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 		return job.Lease{
 			Devices: plan.UUIDs(), Parent: parent, Allocation: q.allocation(), Apart: q.subject.Apart, Share: plan.Share, Quota: plan.Quota,
 			PID: q.subject.PID, Start: q.subject.Start, Namespace: host.Proc.Namespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
-			Kept: q.kept,
+			Kept: q.kept, Indexes: indexes(plan), Memory: q.spec.Memory, Time: cmp.Or(q.spec.Time, q.spec.Timeout),
 		}, nil
 	})
 	if err != nil && mine == nil && q.foundReady() {
@@ -422,4 +423,12 @@ func (q *request) allocation() string {
 		return ""
 	}
 	return visible.Allocation(q.env)
+}
+
+// indexes are those of the devices, for people who read the lease.
+func indexes(p job.Plan) (list []int) {
+	for _, d := range p.Devices {
+		list = append(list, d.Index)
+	}
+	return list
 }

@@ -74,7 +74,7 @@ type Seat struct {
 	measured chan struct{}
 }
 
-// TryNow leases what is free now for a command of that name, or returns a *job.Refusal.
+// TryNow leases what is free now for a command that is called so, or returns a *job.Refusal.
 func (d *Desk) TryNow(ctx context.Context, command string) (*Seat, error) {
 	return d.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
 		for stale := 0; ; stale++ {
@@ -112,7 +112,7 @@ func (d *Desk) takeSeat(ctx context.Context, command string, claim func(*claimer
 	if d.spec.CPU {
 		return &Seat{desk: d, Env: WithoutDevices(d.host, d.spec)}, nil
 	}
-	q, err := d.newRequest(ctx, Subject{PID: os.Getpid(), Start: d.self.Start, Command: machine.BaseName([]string{command})})
+	q, err := d.newRequest(ctx, Subject{PID: os.Getpid(), Start: d.self.Start, Command: command})
 	if err != nil {
 		return nil, err
 	}
@@ -175,12 +175,21 @@ func (s *Seat) Entrust(pid int) error {
 	return nil
 }
 
+// Note says how the command ended, and what was measured of it, for the line that the lease leaves. Call it before Leave.
+func (s *Seat) Note(exit *int, signal string, peak gpu.Bytes, load *float64) {
+	if s.held != nil {
+		l := &s.held.Lease
+		l.Exit, l.Signal, l.Peak, l.Load = exit, signal, peak, load
+	}
+}
+
 // Leave frees the lease when the command is gone. If a process that it left behind still holds the lease, Leave records
 // that.
 func (s *Seat) Leave() error {
 	if s.held == nil {
 		return nil
 	}
+	defer s.desk.folder.Ending(s.held.Lease)()
 	_ = s.held.Lock.Close() // first: the measuring process must not delay it
 	if s.done != nil {
 		close(s.done)

@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/app/engine"
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/app/measure"
 	"gpuard/internal/app/registry"
 	"gpuard/internal/core/job"
@@ -36,6 +37,8 @@ func Keep(args []string, touch, most time.Duration) error {
 	if err != nil {
 		return err
 	}
+	host := &machine.Host{Env: os.Environ(), Proc: proc.New("/proc"), Root: "/"}
+	host.NoteEnds(folder)
 	lease, found := folder.Own(args[3])
 	if !found {
 		return nil // released before we looked
@@ -62,9 +65,13 @@ func Keep(args []string, touch, most time.Duration) error {
 	if !<-expired && outlive(w, folder, lease, afterlife(args), most) {
 		return w.Drop()
 	}
+	defer folder.Ending(lease)()
 	// First the lock, so that the next claim finds it free without this process.
 	if err := w.Drop(); err != nil {
 		return err
+	}
+	if len(args) != 6 { // else the watched process is the engine's client
+		noteOutcome(folder, w)
 	}
 	gone, err := folder.End(lease, lease.Boot)
 	if err != nil || gone {
@@ -72,6 +79,17 @@ func Keep(args []string, touch, most time.Duration) error {
 	}
 	// A supervising gpuard releases the lease itself, or starts the command again with it.
 	return registry.NoteHolders(proc.New("/proc"), folder, lease, os.Getppid())
+}
+
+// noteOutcome adds how the command ended to what is written of its lease.
+func noteOutcome(folder *store.Folder, w *launch.Watch) {
+	write := folder.Ended
+	folder.Ended = func(list []store.Ended) {
+		for i := range list {
+			list[i].Lease.Exit, list[i].Lease.Signal = w.Outcome()
+		}
+		write(list)
+	}
 }
 
 // afterlife are the arguments of a lease that waits for a next start of its command.

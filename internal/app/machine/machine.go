@@ -187,6 +187,9 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 		}
 	}
 	f, err := store.Open(path, others, deadline)
+	if err == nil {
+		h.NoteEnds(f)
+	}
 	if err == nil || !create && errors.Is(err, os.ErrNotExist) {
 		return f, ignoreMissing(err)
 	}
@@ -207,6 +210,7 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 	if f, err = store.Open(path, others, deadline); err != nil {
 		return nil, err
 	}
+	h.NoteEnds(f)
 	if _, warning := store.Locate(h.Run, h.Tmp); h.Hardware() && warning != "" && strings.HasPrefix(path, h.Tmp) {
 		h.Say(warning)
 	}

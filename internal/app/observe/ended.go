@@ -2,6 +2,7 @@ package observe
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/trend"
+	"gpuard/internal/host/atomicfile"
 )
 
 // Files of leases in the folder of the last day: those that have ended, a line each, and those that are followed.
@@ -122,22 +124,38 @@ func Folder(host *machine.Host) string {
 	return ""
 }
 
-// Leases are those of this machine that have ended while a gpuard serve looked: root's if there is one, else that of this
-// user. found is false if there was none.
-func Leases(host *machine.Host) (list []trend.Ended, found bool, err error) {
-	if !host.Hardware() {
-		return nil, false, nil
+// Leases are those of this machine that have ended: of this user (of root: of all users) by the lines that they left, and
+// what a gpuard serve has watched, root's if there is one, else that of this user.
+func Leases(ctx context.Context, host *machine.Host) ([]trend.Ended, error) {
+	written, err := host.EndedLeases(ctx)
+	if err != nil || !host.Hardware() {
+		return trend.Merge(written, nil), err
 	}
 	for _, folder := range []string{filepath.Join("/", host.Root, "var/lib/gpuard/serve"), Folder(host)} {
 		if folder == "" {
 			continue
 		}
-		list, err := readEnded(folder)
+		watched, err := readEnded(folder)
+		if err == nil {
+			return trend.Merge(written, watched), nil
+		}
 		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
-			return list, err == nil, err
+			return nil, err
 		}
 	}
-	return nil, false, nil
+	return trend.Merge(written, nil), nil
+}
+
+// Save writes a picture, in place of what the file had.
+func Save(path string, picture []byte) error {
+	before, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return atomicfile.Create(path, picture, 0o644)
+	case err != nil:
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return atomicfile.Replace(path, before, picture)
 }
 
 // readEnded reads the leases that have ended. A line that is none is left out: the last one may be cut.

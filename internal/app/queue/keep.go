@@ -121,7 +121,7 @@ func prepare(d *desks, w *runs.Work, run int) (start runs.Start, err error) {
 		return start, err
 	}
 	j.Spec.Time, j.Spec.Nice = w.State.Estimate(run), w.State.Runs[run].Nice
-	return runs.Start{Desk: func(ctx context.Context) (*claim.Desk, error) { return d.of(ctx, j) }, Path: j.Path, Argv: j.Command,
+	return runs.Start{Desk: func(ctx context.Context) (*claim.Desk, error) { return d.of(ctx, j) }, Path: j.Path, Argv: j.Command, Name: w.State.Runs[run].Name,
 		Folder: j.Folder, Env: env,
 		Limits: limits, Log: (&Queue{Dir: dir}).logPath(run, j), Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
 }

@@ -116,7 +116,7 @@ func NameLockHolder(host *machine.Host, folder *store.Folder, err error) error {
 }
 
 // NoteHolders records the processes that hold a lease whose command is gone, except process but, which is about to
-// release it.
+// release it. Where none does any more, it ends the lease.
 func NoteHolders(processes proc.FS, folder *store.Folder, lease job.Lease, but int) error {
 	dev, ino, err := folder.LockFile(lease)
 	if err != nil {
@@ -129,8 +129,11 @@ func NoteHolders(processes proc.FS, folder *store.Folder, lease job.Lease, but i
 			holders = append(holders, b)
 		}
 	}
-	if len(holders) == 0 {
-		return nil
+	if len(holders) > 0 {
+		err = folder.Mark(lease, holders)
 	}
-	return folder.Mark(lease, holders)
+	if err == nil { // a process that was just being created had it for a moment
+		_, err = folder.End(lease, lease.Boot)
+	}
+	return err
 }

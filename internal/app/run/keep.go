@@ -39,6 +39,7 @@ func (s *supervision) drop(l *Launch) {
 	if s.kept == nil {
 		return
 	}
+	defer l.claimed.Folder.Ending(l.claimed.Held.Lease)()
 	_ = s.kept.Close()
 	s.kept = nil
 	_, _ = l.claimed.Folder.End(l.claimed.Held.Lease, l.claimed.Held.Lease.Boot) // a lease without a lock is over
@@ -124,7 +125,12 @@ func (s *supervision) remains(l *Launch) []job.Blocker {
 	const patience = time.Second
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 		lease, found := l.claimed.Folder.Own(l.Lease)
-		if !found {
+		if !found { // where this process was the last to have it, its holder could not remove it
+			last := l.claimed.Held.Lease
+			if last.Signal = s.done.Signal; last.Signal == "" {
+				last.Exit = &s.done.Code
+			}
+			_, _ = l.claimed.Folder.End(last, last.Boot)
 			return nil
 		}
 		if over := time.Now().After(end); lease.Ended || over {

@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/batch"
 )
@@ -33,7 +34,7 @@ func (r *runner) one(ctx context.Context, run int) error {
 	if err != nil {
 		return r.refused(ctx, run, err)
 	}
-	command := what.Argv[0]
+	command := cmp.Or(what.Name, machine.BaseName(what.Argv))
 	if !r.work.Each {
 		seat, err := r.claim(ctx, desk, command)
 		return r.meanwhile(ctx, run, what, seat, err)

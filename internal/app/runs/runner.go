@@ -66,6 +66,7 @@ type Start struct {
 	Desk    func(ctx context.Context) (*claim.Desk, error) // where it gets its lease
 	Path    string
 	Argv    []string
+	Name    string                   // of its lease; "" the base name of its program
 	Folder  string                   // in which it runs
 	Env     []string                 // before that of the lease; of two with one name the first counts
 	Log     string                   // path of the file for its output, in a folder that is made

@@ -11,7 +11,6 @@ import (
 
 	"gpuard/internal/app/claim"
 	"gpuard/internal/core/job"
-
 	core "gpuard/internal/core/runs"
 	"gpuard/internal/host/batch"
 )
@@ -172,6 +171,7 @@ func (r *runner) awaitRun(run, pid int, what Start, seat *claim.Seat, began time
 	r.measured(pid, &e)
 	delete(r.stops, run) // before the event, after which the run may be started again
 	r.mu.Unlock()
+	seat.Note(e.ExitCode(), e.Signal, e.Peak, e.Load)
 	err = r.add(e)
 	batch.Bury(pid)
 	if lerr := seat.Leave(); lerr != nil {

@@ -11,10 +11,12 @@ import (
 	"strings"
 	"syscall"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/manifest"
 	"gpuard/internal/host/store"
+	"gpuard/internal/host/sys"
 	"gpuard/internal/text/config"
 )
 
@@ -28,7 +30,9 @@ type Machine struct {
 }
 
 // Key is what the setup is remembered by.
-func (Machine) Key() (string, error) { return "machine", nil }
+func (Machine) Key() (string, error) { return machineKey, nil }
+
+const machineKey = "machine"
 
 // Allowed is an error for all users but root.
 func (m Machine) Allowed(remove bool) error {
@@ -43,7 +47,7 @@ func (m Machine) Allowed(remove bool) error {
 
 // Wish is every file for the machine that is not there yet.
 func (m Machine) Wish() (_ Wish, err error) {
-	w := Wish{Key: "machine", Leases: filepath.Join(m.Setup.Host.Root, leases), Try: []string{"man gpuard", "gpuard doctor"}}
+	w := Wish{Key: machineKey, Leases: filepath.Join(m.Setup.Host.Root, leases), Users: filepath.Join(m.Setup.Host.Root, machine.UsersFolder), Try: []string{"man gpuard", "gpuard doctor"}}
 	files, packaged := m.files()
 	if len(packaged) > 0 {
 		w.Notes = append(w.Notes, "a package has installed "+strings.Join(packaged, ", ")+" already")
@@ -183,7 +187,23 @@ func (m Machine) theirs(c edit.Change) (bool, error) {
 	return false, err
 }
 
-// Tmpfiles is tmpfiles.d/gpuard.conf: the folder of the leases as store.Create makes it (tmpfiles.d(5)).
+// makeUsers makes the folder in which each user keeps lines about ended leases, where root finds them.
+func makeUsers(path string) error {
+	if path == "" {
+		return nil
+	}
+	err := sys.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = sys.Mkdir(path, machine.UsersMode)
+	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("cannot make the folder for the history of all users: %w", err)
+	}
+	return nil
+}
+
+// Tmpfiles is tmpfiles.d/gpuard.conf: the folder of the leases as store.Create makes it (tmpfiles.d(5)), and that of
+// makeUsers.
 func Tmpfiles() string {
 	var b strings.Builder
 	b.WriteString("# The leases of gpuard, in a folder of root's, where users cannot touch each other's.\n")
@@ -194,5 +214,6 @@ func Tmpfiles() string {
 		}
 		fmt.Fprintf(&b, "%s\n", strings.TrimSpace(fmt.Sprintf("%s %s %04o root root - %s", kind, path.Join(leases, p.Name), p.Mode, text)))
 	}
+	fmt.Fprintf(&b, "# The history of leases that have ended, in a folder of each user's.\nd /%s 0755 root root -\nd /%s %04o root root -\n", path.Dir(machine.UsersFolder), machine.UsersFolder, machine.UsersMode)
 	return b.String()
 }

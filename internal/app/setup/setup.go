@@ -34,6 +34,7 @@ type Wish struct {
 	Key     string        // what it is remembered by, and taken away: "conda /home/ann/envs/train"
 	Changes []edit.Change // of files; what was wished for under this key before and is no more goes away
 	Leases  string        // the folder of the machine's leases, made unless it is there; "" where that is not asked for
+	Users   string        // the folder in which each user has one, likewise
 	Try     []string      // commands that show that it works
 	Notes   []string      // what else there is to know, a sentence each
 }
@@ -97,6 +98,9 @@ func (s *Setup) Apply(w Wish) (_ Report, err error) {
 			return Report{}, err
 		}
 	}
+	if err := makeUsers(w.Users); err != nil {
+		return Report{}, err
+	}
 	if err := perform(m, w.Key, steps); err != nil {
 		return Report{}, err
 	}
@@ -126,6 +130,9 @@ func (s *Setup) Remove(key string, dry bool) (_ Report, err error) {
 			return Report{}, err
 		}
 		return report(Wish{Key: key}, steps, false), nil
+	}
+	if key == machineKey {
+		_ = os.Remove(filepath.Join(s.Host.Root, machine.UsersFolder)) // if it is empty
 	}
 	m, err := manifest.Open(path, s.busy)
 	if err != nil {

@@ -62,6 +62,14 @@ type Event struct {
 	Told    *Away     `json:"told,omitempty"`    // of Tell
 }
 
+// ExitCode is that of the process of an End; nil where a signal ended it, or where it is not known.
+func (e Event) ExitCode() *int {
+	if e.Signal != "" || e.Exit < 0 {
+		return nil
+	}
+	return &e.Exit
+}
+
 // Job is a run of a queue, as it was submitted.
 type Job struct {
 	Name  string          `json:"name"`

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// Ended is one lease that has ended, with what was measured while somebody looked. Seconds are of one device: a lease of
-// two devices for an hour was granted 7200. Of a device that several leases share, each was granted its part.
+// Ended is one lease that has ended, and what was measured of it. Seconds are of one device: a lease of two devices for an
+// hour was granted 7200. What nobody measured, or nobody knows, has no key.
 type Ended struct {
 	Lease   string    `json:"lease"`
 	User    string    `json:"user"`
@@ -20,8 +20,15 @@ type Ended struct {
 	Devices []Used    `json:"devices"`
 	Share   gpu.Bytes `json:"share,omitempty"` // of each device; 0: all of it
 	Since   time.Time `json:"since"`
-	Until   time.Time `json:"until"`          // when it was seen last
-	Peak    gpu.Bytes `json:"peak,omitempty"` // most memory of one device that its processes used; 0 not measured
+	Until   time.Time `json:"until"`            // its end; of one that was only watched, when it was seen last
+	Unseen  bool      `json:"unseen,omitempty"` // nobody saw its end, which was some time before Until
+	Peak    gpu.Bytes `json:"peak,omitempty"`   // most memory of one device that its processes used; 0 not measured
+
+	UID    *uint32       `json:"uid,omitempty"`     // of the user
+	Memory gpu.Bytes     `json:"memory,omitempty"`  // asked for on each device
+	Time   time.Duration `json:"time_ns,omitempty"` // asked for, an estimate or a limit
+	Exit   *int          `json:"exit,omitempty"`    // exit code of its command
+	Signal string        `json:"signal,omitempty"`  // that ended its command
 }
 
 // Used is what a lease did on one device, in seconds.
@@ -29,8 +36,8 @@ type Used struct {
 	UUID    gpu.UUID `json:"uuid"`
 	Index   int      `json:"index"`
 	Granted float64  `json:"granted"`
-	Busy    float64  `json:"busy"` // of these, by the measured load
-	Idle    float64  `json:"idle"` // likewise; what is neither was not measured
+	Busy    float64  `json:"busy,omitempty"` // of these, by the measured load
+	Idle    float64  `json:"idle,omitempty"` // likewise; what is neither was not measured
 }
 
 // Uses follow the leases of a machine until they end. The zero value is ready.

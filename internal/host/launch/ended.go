@@ -11,14 +11,32 @@ import (
 // Signal names the signal that ended the process of a pidfd, "" for none. It need not be a child of ours. known is
 // false if the kernel does not tell: it does from Linux 6.15 on, once the process's parent has waited for it.
 func Signal(pidfd *os.File) (name string, known bool) {
+	status, known := statusOf(int(pidfd.Fd()))
+	return signalOf(status), known
+}
+
+// Outcome is how the watched process has ended, as far as the kernel tells (see Signal): its exit code, or the signal.
+func (w *Watch) Outcome() (code *int, signal string) {
+	status, known := statusOf(w.pidfd)
+	switch {
+	case known && status.Signaled():
+		return nil, unix.SignalName(status.Signal())
+	case known && status.Exited():
+		return new(status.ExitStatus()), ""
+	}
+	return nil, ""
+}
+
+// statusOf waits a moment for the status of a process that has ended.
+func statusOf(pidfd int) (status syscall.WaitStatus, known bool) {
 	for end := time.Now().Add(200 * time.Millisecond); ; time.Sleep(2 * time.Millisecond) {
 		info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
-		err := unix.IoctlPidfdInfo(int(pidfd.Fd()), &info)
+		err := unix.IoctlPidfdInfo(pidfd, &info)
 		if err == nil && info.Mask&unix.PIDFD_INFO_EXIT != 0 {
-			return signalOf(syscall.WaitStatus(info.Exit_code)), true //nolint:gosec // the bits of wait(2)
+			return syscall.WaitStatus(info.Exit_code), true //nolint:gosec // the bits of wait(2)
 		}
 		if err != nil || time.Now().After(end) {
-			return "", false
+			return 0, false
 		}
 	}
 }

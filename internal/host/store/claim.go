@@ -202,7 +202,7 @@ func (f *Folder) claim(root *sys.Dir, boot string, decide func(View) (job.Lease,
 		if err == nil && !appeared(before, after) {
 			return held, nil
 		}
-		_ = f.removePair(root, &held.Lease, nameOf(&held.Lease))
+		_, _ = f.removePair(root, &held.Lease, nameOf(&held.Lease)) // nobody has had it
 		_ = held.Lock.Close()
 		if err == nil && try == 8 {
 			err = fmt.Errorf("leases appear again and again in another state folder of this machine; try again, and while no lease is alive remove all but one of them: %s", strings.Join(append([]string{f.Path}, f.Others...), ", "))
@@ -377,7 +377,7 @@ func createLock(dir *sys.Dir, name string, content []byte) (*os.File, error) {
 func (f *Folder) sweep(root *sys.Dir, own []found, mine []string, uid uint32) {
 	for _, e := range own {
 		if !e.alive && (uid == 0 || e.lease.UID == uid) {
-			_ = f.removePair(root, &e.lease, e.name) // a file that remains is dead
+			f.bury(root, e)
 		}
 	}
 	for _, name := range mine {

@@ -52,8 +52,12 @@ func folderName(l *job.Lease) string {
 func (f *Folder) folderOf(l *job.Lease) string { return filepath.Join(f.Path, "leases", folderName(l)) }
 
 func (f *Folder) remove(root *sys.Dir, l job.Lease, boot string) error {
-	if err := f.removePair(root, &l, nameOf(&l)); err != nil {
+	removed, err := f.removePair(root, &l, nameOf(&l))
+	if err != nil {
 		return fmt.Errorf("cannot remove the lease %s: %w", l.ID, err)
+	}
+	if removed {
+		f.ended = append(f.ended, Ended{l, time.Now(), true})
 	}
 	s, complete := f.readState(boot)
 	if _, live := s.Live[key(&l)]; complete && !live {
@@ -64,23 +68,25 @@ func (f *Folder) remove(root *sys.Dir, l job.Lease, boot string) error {
 	return f.writeState(s)
 }
 
-// removePair removes the two files of a lease. It works by the folder's descriptor, because root does it in folders of
+// removePair removes the two files of a lease, and reports whether they were there. It works by the folder's descriptor, because root does it in folders of
 // other users: by path, a symbolic link could direct it elsewhere, such as to a live lease of a third user.
-func (f *Folder) removePair(root *sys.Dir, l *job.Lease, name string) error {
+func (f *Folder) removePair(root *sys.Dir, l *job.Lease, name string) (removed bool, err error) {
 	dir, err := f.openUser(root, "leases", folderName(l), l.UID)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
 	for _, suffix := range []string{lockSuffix, jsonSuffix} {
-		if err := dir.Remove(name + suffix); err != nil && !errors.Is(err, unix.ENOENT) {
-			return err
+		err := dir.Remove(name + suffix)
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return removed, err
 		}
+		removed = removed || err == nil
 	}
-	return nil
+	return removed, nil
 }
 
 // holdersNamed is how many holders a lease names at most, which keeps its content small.

@@ -35,5 +35,6 @@ func (f *Folder) dropPair(l *job.Lease, name string) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	return f.removePair(root, l, name)
+	_, err = f.removePair(root, l, name)
+	return err
 }

@@ -43,7 +43,12 @@ func (f *Folder) acquire() (*sys.Dir, error) {
 
 func (f *Folder) release(root *sys.Dir) {
 	_ = root.Close()
+	ended := f.ended
+	f.ended = nil
 	f.lock.release()
+	if len(ended) > 0 && f.Ended != nil {
+		f.Ended(ended)
+	}
 }
 
 func decimal(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }

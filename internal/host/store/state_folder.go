@@ -109,8 +109,8 @@ func inside() (names []string) {
 }
 
 // Vacant reports whether the folder at path can become a state folder: it is empty, or it has no format yet and holds
-// the state of invented machines ("machines") of projects ("projects-UID") or of a queue ("queue-UID"), and otherwise only parts that an
-// interrupted Create left.
+// the state of invented machines ("machines") of projects ("projects-UID"), of a queue ("queue-UID") or lines about ended leases
+// ("history-UID"), and otherwise only parts that an interrupted Create left.
 func Vacant(path string) bool {
 	root, err := sys.Follow(path)
 	if err != nil {
@@ -133,7 +133,7 @@ func vacant(root *sys.Dir) bool {
 	invented := false
 	for _, e := range entries {
 		switch name := e.Name(); {
-		case (name == "machines" || strings.HasPrefix(name, "projects-") || strings.HasPrefix(name, "queue-")) && e.IsDir():
+		case (name == "machines" || slices.Contains([]string{"projects", "queue", "history"}, strings.TrimRight(name, "-0123456789"))) && e.IsDir():
 			invented = true
 		case name == "format" || !slices.Contains(inside(), name) && !strings.HasPrefix(name, sys.AsidePrefix):
 			return false

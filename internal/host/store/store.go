@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/space"
 	"gpuard/internal/host/sys"
 )
@@ -45,8 +46,18 @@ type Folder struct {
 	Owner    uint32        // uid of the folder's owner; 0 protects users from each other
 	Others   []string      // further state folders whose live leases count too
 	Deadline time.Duration // for the folder lock
+	Ended    func([]Ended) // is told of leases that this process has removed, when the folder is not locked any more; may be nil
 	ids      space.IDs     // the user ids that this user namespace can distinguish
 	lock     folderLock
+	ended    []Ended // since the folder was locked
+}
+
+// Ended is a lease that was removed. Only the process that removes the files of a lease is told of its end, so it is
+// told once.
+type Ended struct {
+	Lease job.Lease
+	At    time.Time
+	Seen  bool // At is the end; else the lease was found dead, and it ended some time before
 }
 
 // Problem is an entry or folder that is ignored or damaged, and the user who owns it.

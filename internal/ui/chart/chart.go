@@ -67,16 +67,20 @@ func (l Lines) scale() (top float64, values []float64) {
 		top = max(top, *v)
 		values = append(values, *v)
 	}
-	switch {
-	case l.Top > 0:
-		top = l.Top
-	case top <= 0:
-		top = 1
-	default: // the next of 1, 2, 4, 5, 6, 8 and 10 times a power of ten, so that its half is a plain number too
-		unit := math.Pow(10, math.Floor(math.Log10(top)))
-		steps := []float64{1, 2, 4, 5, 6, 8, 10}
-		i := slices.IndexFunc(steps, func(s float64) bool { return s*unit >= top })
-		top = steps[max(i, 0)] * unit
+	if l.Top > 0 {
+		return l.Top, values
 	}
-	return top, values
+	return plain(top), values
+}
+
+// plain is the top of an axis for a highest value: the next of 1, 2, 4, 5, 6, 8 and 10 times a power of ten, so that its
+// half is a plain number too.
+func plain(highest float64) float64 {
+	if highest <= 0 {
+		return 1
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(highest)))
+	steps := []float64{1, 2, 4, 5, 6, 8, 10}
+	i := slices.IndexFunc(steps, func(s float64) bool { return s*unit >= highest })
+	return steps[max(i, 0)] * unit
 }

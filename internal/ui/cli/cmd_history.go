@@ -1,8 +1,9 @@
 package cli
 
 import (
-	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,24 +14,30 @@ import (
 )
 
 type historyOptions struct {
-	json      bool
-	by, since string
+	json             bool
+	by, since, chart string
 }
 
 func (p *Program) history() *cobra.Command {
 	o := &historyOptions{}
 	cmd := &cobra.Command{
 		Use:   "history [flags]",
-		Short: "Show the jobs of your queue that have ended",
+		Short: "Show the jobs of your queue that have ended, and hours of GPUs",
 		Long: `Shows each job of gpuard submit that has ended: how, after what time, on
 which GPUs, and what was measured there every 10 seconds: the most memory of a
 GPU, and the mean load. A job that ran when the machine went down is lost:
-nobody saw its end. With --by it adds up hours of one GPU: granted, used by
-the measured load, and idle; of all leases of all users that gpuard serve has
-seen, and where none has run, of your queue.`,
+nobody saw its end.
+
+With --by it adds up hours of one GPU, of all leases that have ended: granted,
+used by the measured load, and idle. Every lease of yours leaves a line at its
+end. Load is measured for jobs of the queue, and for all leases while gpuard
+serve runs. You see your own leases, and those of others that root's gpuard
+serve has seen; root sees those of all users. Of leases that share a GPU, each
+is granted its part of the time. --chart draws the same as a picture.`,
 		Example: `  gpuard history
   gpuard history --since 7d
   gpuard history --by command --since 30d
+  gpuard history --by day --chart month.svg --since 30d
   gpuard history --json                    for scripts`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,9 +46,10 @@ seen, and where none has run, of your queue.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
-	f.StringVar(&o.by, "by", "", "add up by `WHAT`: user, gpu or command")
+	f.StringVar(&o.by, "by", "", "add up by `WHAT`: user, gpu, command or day")
 	f.StringVar(&o.since, "since", "", "only what has ended within this `TIME`, such as 30d")
-	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(queue.By(), noFiles))
+	f.StringVar(&o.chart, "chart", "", "with --by: write a picture to this `FILE`, .svg or .png")
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(trend.By(), noFiles))
 	_ = cmd.RegisterFlagCompletionFunc("since", cobra.FixedCompletions([]string{"1d", "7d", "30d"}, noFiles))
 	return cmd
 }
@@ -50,15 +58,15 @@ seen, and where none has run, of your queue.`,
 type historyAnswer struct {
 	Schema string        `json:"schema"` // "gpuard.history/1"
 	Jobs   []queue.Entry `json:"jobs"`   // those that have ended, by number; none with --by
-	Use    []queue.Use   `json:"use"`    // of --by: the largest first
+	Use    []trend.Use   `json:"use"`    // of --by: the largest first; days in their order
 }
 
 func (p *Program) showHistory(cmd *cobra.Command, o *historyOptions) error {
-	if err := refuseEmpty(cmd, "by", "since"); err != nil {
+	if err := refuseEmpty(cmd, "by", "since", "chart"); err != nil {
 		return asUsage(err)
 	}
-	if o.by != "" && !slices.Contains(queue.By(), o.by) {
-		return usagef("cannot add up by %q: write --by user, --by gpu or --by command", o.by)
+	if err := o.wrong(); err != nil {
+		return err
 	}
 	var since time.Duration
 	if o.since != "" {
@@ -66,6 +74,9 @@ func (p *Program) showHistory(cmd *cobra.Command, o *historyOptions) error {
 		if since, err = duration("since", o.since); err != nil {
 			return asUsage(err)
 		}
+	}
+	if o.by != "" {
+		return p.showUse(cmd, o, since)
 	}
 	list := []queue.Entry{}
 	q, err := queue.Open(p.Host, false)
@@ -87,42 +98,52 @@ func (p *Program) showHistory(cmd *cobra.Command, o *historyOptions) error {
 	for i := range list {
 		list[i].Asks = asked(&list[i].Spec)
 	}
-	a := historyAnswer{Schema: schema(cmd), Jobs: append([]queue.Entry{}, list...), Use: []queue.Use{}}
-	if o.by != "" {
-		use, err := p.use(o.by, since)
-		if err != nil {
-			return err
-		}
-		a.Jobs, a.Use = []queue.Entry{}, append(a.Use, use...)
+	if o.json {
+		return writeJSON(p.Out, historyAnswer{Schema: schema(cmd), Jobs: append([]queue.Entry{}, list...), Use: []trend.Use{}})
 	}
-	switch {
+	historyView(p.Out, list, p.term(p.Out))
+	return nil
+}
+
+// wrong is what cannot be asked for.
+func (o *historyOptions) wrong() error {
+	switch kind := filepath.Ext(o.chart); {
+	case o.by != "" && !slices.Contains(trend.By(), o.by):
+		return usagef("cannot add up by %q: write --by user, --by gpu, --by command or --by day", o.by)
+	case o.chart == "":
+		return nil
+	case o.by == "":
+		return usagef("cannot draw the jobs of the queue: say what to add up by, such as --by user")
 	case o.json:
-		return writeJSON(p.Out, a)
-	case o.by != "":
-		useView(p.Out, a.Use, p.term(p.Out))
-	default:
-		historyView(p.Out, list, p.term(p.Out))
+		return usagef("cannot use --chart and --json together: call gpuard history once for each")
+	case kind != ".svg" && kind != ".png":
+		return usagef("cannot draw %s: the name has to end in .svg or .png", o.chart)
 	}
 	return nil
 }
 
-// use adds up the leases that gpuard serve has seen, within this time or all; where there was none, the jobs of the own
-// queue.
-func (p *Program) use(by string, since time.Duration) ([]queue.Use, error) {
+// showUse adds up the leases that have ended within this time, or all.
+func (p *Program) showUse(cmd *cobra.Command, o *historyOptions, since time.Duration) error {
+	if o.chart != "" && p.Views.Picture == nil {
+		return p.view()
+	}
 	now := time.Now()
-	seen, found, err := observe.Leases(p.Host)
+	list, err := observe.Leases(cmd.Context(), p.Host)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if found {
-		return queue.UseOfLeases(slices.DeleteFunc(seen, func(e trend.Ended) bool { return since > 0 && now.Sub(e.Until) > since }), by), nil
+	list = slices.DeleteFunc(list, func(e trend.Ended) bool { return since > 0 && now.Sub(e.Until) > since })
+	use := trend.Sum(list, o.by, time.Local)
+	switch {
+	case o.chart != "":
+		picture, err := p.Views.Picture(trend.UseTable{By: o.by, Use: use}, strings.TrimPrefix(filepath.Ext(o.chart), "."))
+		if err != nil {
+			return err
+		}
+		return observe.Save(o.chart, picture)
+	case o.json:
+		return writeJSON(p.Out, historyAnswer{Schema: schema(cmd), Jobs: []queue.Entry{}, Use: use})
 	}
-	q, err := queue.Open(p.Host, false)
-	if err != nil || q == nil {
-		return nil, err
-	}
-	defer q.Close()
-	list, err := q.List(queue.State.Over)
-	list = slices.DeleteFunc(list, func(e queue.Entry) bool { return since > 0 && (e.Ended == nil || now.Sub(*e.Ended) > since) })
-	return queue.UseOf(list, by, p.Host.Names(uint32(os.Geteuid()))), err //nolint:gosec // a uid
+	useView(p.Out, use, p.term(p.Out))
+	return nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
+	"gpuard/internal/core/trend"
 )
 
 type serveOptions struct {
@@ -82,8 +83,9 @@ func (p *Program) serveWith(cmd *cobra.Command, o *serveOptions) error {
 
 // Views are the commands that gpuard-view has; those that are nil are started there.
 type Views struct {
-	Serve func(context.Context, observe.View, observe.Serving) error
-	Top   func(context.Context, observe.View) error
+	Serve   func(context.Context, observe.View, observe.Serving) error
+	Top     func(context.Context, observe.View) error
+	Picture func(use trend.UseTable, format string) ([]byte, error) // "svg" or "png"
 }
 
 // view becomes gpuard-view, with the same arguments.
@@ -102,7 +104,7 @@ func (p *Program) view() error {
 			return fmt.Errorf("cannot start %s: %w", path, err)
 		}
 	}
-	return fmt.Errorf("cannot find %s, which shows the page and the full screen: it belongs beside gpuard, and is in the same package; from source: go build -o ~/.local/bin/ ./cmd/gpuard-view", name)
+	return fmt.Errorf("cannot find %s, which has the page, the full screen and pictures: it belongs beside gpuard, and is in the same package; from source: go build -o ~/.local/bin/ ./cmd/gpuard-view", name)
 }
 
 // watched is what a view may show and do: what this command line can.

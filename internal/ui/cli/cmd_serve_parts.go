@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/app/doctor"
 	"gpuard/internal/app/leases"
 	"gpuard/internal/app/observe"
-	"gpuard/internal/app/queue"
 	"gpuard/internal/app/services"
 	record "gpuard/internal/core/runs"
+	"gpuard/internal/core/trend"
 )
 
 // servicesAnswer is the JSON answer of /api/services.
@@ -25,17 +25,6 @@ type projectUp struct {
 	File       string       `json:"file"`       // its gpuard.yaml
 	Supervised bool         `json:"supervised"` // a supervisor starts and ends instances
 	Instances  []psInstance `json:"instances"`  // dependencies first, else in the order of the file
-}
-
-// useAnswer is the JSON answer of /api/history.
-type useAnswer struct {
-	Schema string     `json:"schema"` // "gpuard.use/1"
-	Tables []useTable `json:"tables"`
-}
-
-type useTable struct {
-	By  string      `json:"by"`  // user, gpu or command
-	Use []queue.Use `json:"use"` // the largest first
 }
 
 // sources are the parts of the page besides the devices.
@@ -57,18 +46,15 @@ func (p *Program) sources() []observe.Source {
 			d, err := doctor.Diagnose(ctx, p.Host, "", false)
 			return diagnosed{"gpuard.doctor/1", d}, err
 		})},
-		{Name: "history", Title: "History", Every: 10 * time.Second, Read: within(10*time.Second, func(context.Context) (useAnswer, error) {
-			a := useAnswer{"gpuard.use/1", []useTable{}}
-			for _, by := range queue.By() {
-				use, err := p.use(by, 0)
-				if err != nil {
-					return a, err
-				}
-				if len(use) > 0 {
-					a.Tables = append(a.Tables, useTable{by, use})
+		{Name: "history", Title: "History", Every: 30 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (trend.UseReport, error) {
+			a := trend.UseReport{Schema: "gpuard.use/1", Tables: []trend.UseTable{}}
+			list, err := observe.Leases(ctx, p.Host)
+			for _, by := range []string{"user", "gpu", "command"} {
+				if use := trend.Sum(list, by, time.Local); len(use) > 0 {
+					a.Tables = append(a.Tables, trend.UseTable{By: by, Use: use})
 				}
 			}
-			return a, nil
+			return a, err
 		})},
 	}
 }

@@ -200,7 +200,7 @@ func answers() [][2]string {
 		{"/api/ of gpuard serve", "web.Index"},
 		{"/api/day of gpuard serve", "web.Day"},
 		{"/api/services of gpuard serve", "cli.servicesAnswer"},
-		{"/api/history of gpuard serve", "cli.useAnswer"},
+		{"/api/history of gpuard serve", "trend.UseReport"},
 		{"what gpuard serve posts to a webhook", "tell.Notice"},
 		{"a failure of any of them", "cli.failed"},
 		{"a refusal", "cli.refused"},

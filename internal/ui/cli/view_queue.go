@@ -201,20 +201,6 @@ func usedText(e *queue.Entry) string {
 	return text
 }
 
-// useView writes what gpuard history --by shows.
-func useView(w io.Writer, list []queue.Use, t Term) {
-	v := &page{term: t}
-	if len(list) == 0 {
-		v.sentence("no job of yours has ended in that time")
-	} else {
-		v.line(span{dim, "  jobs   granted      used      idle  in hours of one GPU"})
-	}
-	for _, u := range list {
-		v.line(span{normal, fmt.Sprintf("%6d %9.2f %9.2f %9.2f  ", u.Jobs, u.Granted, u.Used, u.Idle)}, span{normal, v.text(u.Name)})
-	}
-	_, _ = io.WriteString(w, v.out.String())
-}
-
 // endText says in one line how a job ended.
 func endText(e *queue.Entry) string {
 	text := fmt.Sprintf("job %d (%s): %s", e.Number, gpu.Clean(e.Name), e.Ending())

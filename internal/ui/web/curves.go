@@ -96,10 +96,16 @@ func (s *Site) chart(w http.ResponseWriter, r *http.Request) {
 	for i := range values {
 		lines.Labels = append(lines.Labels, begin.Add(time.Duration(i*step)*seen.Width).Local().Format("15:04"))
 	}
-	draw, content := lines.SVG, "image/svg+xml"
+	draw := lines.SVG
 	if kind == "png" {
-		draw, content = lines.PNG, "image/png"
+		draw = lines.PNG
 	}
+	send(w, kind, draw)
+}
+
+// send answers with a picture.
+func send(w http.ResponseWriter, kind string, draw func() ([]byte, error)) {
+	content := map[string]string{"svg": "image/svg+xml", "png": "image/png"}[kind]
 	text, err := draw()
 	if err != nil {
 		refuse(w, http.StatusInternalServerError, err.Error())

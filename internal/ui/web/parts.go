@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/app/observe"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/status"
+	"gpuard/internal/core/trend"
 )
 
 // part is one section of the page.
@@ -79,6 +80,7 @@ func functions(say func(string) string) template.FuncMap {
 		"stamp":   func(t *time.Time) string { return t.Format(time.RFC3339) },
 		"clock":   clock,
 		"name":    func(d status.Device) string { return string(d.UUID) },
+		"useOf":   func(t trend.UseTable) useView { return useOf(t, say) },
 		"card": func(d status.Device, of devicesView) deviceView {
 			return deviceView{&d, of.Actions, of.Minute, of.Curves}
 		},

@@ -48,6 +48,7 @@ func (s *Site) Handler() http.Handler {
 	mux.Handle("GET /metrics", s.metrics())
 	mux.Handle("GET /metrics/dcgm", s.dcgmMetrics())
 	mux.HandleFunc("GET /chart/{device}/{name}", s.chart)
+	mux.HandleFunc("GET /chart/use/{name}", s.uses)
 	mux.HandleFunc("GET /api/{$}", s.index)
 	mux.HandleFunc("GET /api/status", s.status)
 	mux.HandleFunc("GET /api/day", s.day)

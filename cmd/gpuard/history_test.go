@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"image/png"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/trend"
+)
+
+// wellFormed is an error unless it is XML.
+func wellFormed(text []byte) error {
+	d := xml.NewDecoder(bytes.NewReader(text))
+	for {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// TestHistoryChart: gpuard-view draws what gpuard history adds up, into a file that may be there, and what cannot be
+// drawn is said.
+func TestHistoryChart(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	dir := t.TempDir()
+	for i := range 2 {
+		same(t, "run", r.run("run", "-q", "--device", fmt.Sprint(i), "--", "sleep", "0.2").code, 0)
+	}
+	ended := filepath.Join(r.state, fmt.Sprint("history-", os.Geteuid()), "leases-ended")
+	eventually(t, "both have left a line", func() bool { text, _ := os.ReadFile(ended); return bytes.Count(text, []byte("\n")) == 2 })
+	svg, picture := filepath.Join(dir, "use.svg"), filepath.Join(dir, "use.png")
+	writeFile(t, svg, "old", 0)
+	for _, path := range []string{svg, picture, svg} {
+		if got := run(t, r.view("history", "--by", "gpu", "--chart", path)); got.code != 0 || got.out+got.err != "" {
+			t.Fatalf("%+v", got)
+		}
+	}
+	text := must(os.ReadFile(svg))
+	if err := wellFormed(text); err != nil || !strings.HasPrefix(string(text), "<svg ") {
+		t.Errorf("%v: %s", err, text)
+	}
+	contains(t, string(text), ">GPU 0 (GPU-fa4e0000-", ">GPU 1 (GPU-fa4e0000-", ">used", ">idle", ">not measured")
+	if _, err := png.Decode(bytes.NewReader(must(os.ReadFile(picture)))); err != nil {
+		t.Error(err)
+	}
+	same(t, "files", len(must(os.ReadDir(dir))), 2)
+
+	for _, test := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"--chart", svg}, 2, "say what to add up by"},
+		{[]string{"--by", "gpu", "--chart", filepath.Join(dir, "use.pdf")}, 2, "has to end in .svg or .png"},
+		{[]string{"--by", "gpu", "--chart", ""}, 2, "chart"},
+		{[]string{"--by", "gpu", "--json", "--chart", svg}, 2, "--chart and --json"},
+		{[]string{"--by", "moon"}, 2, "--by day"},
+		{[]string{"--by", "gpu", "--chart", filepath.Join(dir, "none", "use.svg")}, 1, "cannot write"},
+		{[]string{"--by", "gpu", "--chart", "/proc/use.svg"}, 1, "cannot write"},
+	} {
+		if got := run(t, r.view(append([]string{"history"}, test.args...)...)); got.code != test.code || !strings.Contains(got.out+got.err, test.says) {
+			t.Errorf("%v: %+v", test.args, got)
+		}
+	}
+	for by, want := range map[string]int{"user": 1, "gpu": 2, "command": 1, "day": 1} {
+		var a struct{ Use []trend.Use }
+		got := r.run("history", "--by", by, "--json")
+		if err := json.Unmarshal([]byte(got.out), &a); err != nil || len(a.Use) < want || len(a.Use) > want+1 || a.Use[0].Granted <= 0 {
+			t.Errorf("by %s: %+v", by, got)
+		}
+	}
+}
+
+// TestServeHistory: a lease that gpuard serve has watched and that has left a line counts once, and the page has a picture
+// with a name of it.
+func TestServeHistory(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	r.env = append(r.env, "TIMES=10", "XDG_STATE_HOME="+t.TempDir())
+	p := r.serve()
+	job := r.cmd("run", "-q", "--name", "train@night", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60")
+	lease := begin(t, job)
+	eventually(t, "it is watched", func() bool { return strings.Contains(p.get("/api/status").body, lease) })
+	time.Sleep(time.Second)
+	_, _ = job.Process.Kill(), job.Wait()
+	both := func() int {
+		n := 0
+		for _, path := range []string{filepath.Join(r.state, fmt.Sprint("history-", os.Geteuid())), filepath.Join(strings.TrimPrefix(r.env[len(r.env)-1], "XDG_STATE_HOME="), "gpuard", "serve")} {
+			text, _ := os.ReadFile(filepath.Join(path, "leases-ended"))
+			n += bytes.Count(text, []byte(`"`+lease+`"`))
+		}
+		return n
+	}
+	eventually(t, "both have written it", func() bool { return both() == 2 })
+	for range 5 {
+		same(t, "run", r.run("run", "-q", "--name", "short", "--", "true").code, 0)
+	}
+	var a struct{ Use []trend.Use }
+	eventually(t, "the short ones are counted too", func() bool {
+		if err := json.Unmarshal([]byte(r.run("history", "--by", "command", "--json").out), &a); err != nil {
+			t.Fatal(err)
+		}
+		return len(a.Use) == 2 && a.Use[1].Jobs == 5
+	})
+	if u := a.Use[0]; u.Jobs != 1 || u.Used+u.Idle <= 0 || u.Used+u.Idle > u.Granted*1.0001 {
+		t.Errorf("%+v", u)
+	}
+	eventually(t, "it is on the page", func() bool { return strings.Contains(p.get("/api/history").body, "train") })
+	p = r.serve("--listen", "127.0.0.1:0") // whose page has no older answer
+	page := p.get("/").body
+	contains(t, page, `src="/chart/use/command.svg?at=`, `srcset="/chart/use/command.svg?dark=1&amp;at=`, `alt="Hours granted: command: train@night 0.0`)
+	light, dark := p.get("/chart/use/command.svg"), p.get("/chart/use/command.svg?dark=1")
+	for _, got := range []response{light, dark} {
+		if err := wellFormed([]byte(got.body)); err != nil || got.code != http.StatusOK || got.header.Get("Content-Type") != "image/svg+xml" {
+			t.Errorf("%v: %+v", err, got)
+		}
+	}
+	if light.body == dark.body {
+		t.Error("it is the same in the dark")
+	}
+	if _, err := png.Decode(strings.NewReader(p.get("/chart/use/user.png").body)); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{"/chart/use/moon.svg", "/chart/use/user.pdf", "/chart/use/user"} {
+		same(t, path, p.get(path).code, http.StatusNotFound)
+	}
+}

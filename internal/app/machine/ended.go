@@ -1,0 +1,150 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/trend"
+	"gpuard/internal/host/ledger"
+	"gpuard/internal/host/store"
+	"gpuard/internal/host/sys"
+)
+
+// Each lease that has ended leaves a line in a file of its owner: about 400 bytes, so some 20,000 leases.
+const (
+	endedFile = "leases-ended"
+	endedSize = 8 << 20
+)
+
+// UsersFolder is where each user has a folder named by the uid, on a machine that root has set up. All users may make
+// one there, and none can change another's: its mode is UsersMode.
+const (
+	UsersFolder = "var/lib/gpuard/users"
+	UsersMode   = 0o1777
+)
+
+// NoteEnds has a line written for each lease that this process ends in the folder, or finds dead there. A line that
+// cannot be written is lost without a word: the lease has ended all the same.
+func (h *Host) NoteEnds(folder *store.Folder) {
+	folder.Ended = func(list []store.Ended) {
+		path := h.endedPath(folder.Path)
+		for _, e := range list {
+			if path == "" || e.Lease.Parent != "" || e.Lease.Unreadable { // a part of another lease has that one's devices
+				continue
+			}
+			line, err := json.Marshal(trend.Over(e.Lease, h.Names(e.Lease.UID), e.At, e.Seen))
+			if err == nil {
+				_ = ledger.Append(path, line, endedSize)
+			}
+		}
+	}
+}
+
+// endedPath is the file for the leases of a state folder; "" nowhere. Those of invented machines have files of their own.
+func (h *Host) endedPath(leases string) string {
+	folder := h.endedFolder()
+	if folder == "" {
+		return ""
+	}
+	name := endedFile
+	if above, machine := filepath.Split(leases); filepath.Base(above) == "machines" {
+		name += "-" + machine
+	}
+	return filepath.Join(folder, name)
+}
+
+// endedFolder is beside the queue of this user; on a machine that root has set up, it is where root finds that of all.
+func (h *Host) endedFolder() string {
+	uid := fmt.Sprint(os.Geteuid())
+	if own, _ := h.Env.Lookup("GPUARD_STATE"); filepath.IsAbs(own) {
+		return filepath.Join(own, "history-"+uid)
+	}
+	if users := h.users(); users != "" {
+		return filepath.Join(users, uid)
+	}
+	return h.StateHome()
+}
+
+// users is UsersFolder if it is root's, and no other user has taken the caller's place in it; else "".
+func (h *Host) users() string {
+	path := filepath.Join("/", h.Root, UsersFolder)
+	dir, err := sys.OpenDir(path)
+	if err != nil {
+		return ""
+	}
+	defer dir.Close() //nolint:errcheck // looked at only
+	if st, err := dir.Status(); err != nil || st.Uid != 0 {
+		return ""
+	}
+	if st, err := dir.Look(fmt.Sprint(os.Geteuid())); err == nil && int(st.Uid) != os.Geteuid() {
+		return ""
+	}
+	return path
+}
+
+// EndedLeases are the leases of this user that have ended, of which there are lines; for root those of all users, as far
+// as their lines lie where root finds them.
+func (h *Host) EndedLeases(ctx context.Context) ([]trend.Ended, error) {
+	var m gpu.Machine
+	if !h.Hardware() {
+		var err error
+		if m, err = h.Read(ctx, gpu.Identity); err != nil {
+			return nil, err
+		}
+	}
+	leases, _, err := h.StateFolder(m)
+	if err != nil {
+		return nil, err
+	}
+	path := h.endedPath(leases)
+	if path == "" {
+		return nil, nil
+	}
+	own := uint32(os.Geteuid()) //nolint:gosec // a uid
+	list := h.readEnded(filepath.Dir(path), filepath.Base(path), own)
+	users := h.users()
+	if users != "" && strings.HasPrefix(path, users+"/") { // and those from before root has set the machine up
+		list = append(list, h.readEnded(h.StateHome(), filepath.Base(path), own)...)
+	}
+	if own != 0 || users == "" || !h.Hardware() {
+		return list, nil
+	}
+	entries, err := os.ReadDir(users)
+	if err != nil {
+		return list, nil //nolint:nilerr // it was there a moment ago
+	}
+	for _, e := range entries {
+		if uid, err := strconv.ParseUint(e.Name(), 10, 32); err == nil && uid != 0 {
+			list = slices.Concat(list, h.readEnded(filepath.Join(users, e.Name()), endedFile, uint32(uid)))
+		}
+	}
+	return list, nil
+}
+
+// readEnded reads the lines of one user. Only root's may be about other users.
+func (h *Host) readEnded(folder, name string, uid uint32) (list []trend.Ended) {
+	text, err := ledger.Read(folder, name, uid, 2*endedSize)
+	if err != nil {
+		return nil // none, or another user's
+	}
+	user := h.Names(uid)
+	for line := range bytes.Lines(text) {
+		var e trend.Ended
+		if json.Unmarshal(line, &e) != nil || e.Lease == "" { // cut by a full disk or a killed process
+			continue
+		}
+		if uid != 0 || e.UID == nil {
+			e.UID, e.User = &uid, user
+		}
+		list = append(list, e)
+	}
+	return list
+}

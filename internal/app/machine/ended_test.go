@@ -1,0 +1,90 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"gpuard/internal/gate"
+	"gpuard/internal/host/proc"
+)
+
+// lines is a machine in a folder, with files of leases that have ended.
+type lines struct {
+	t    *testing.T
+	root string
+	host *Host
+}
+
+func newLines(t *testing.T) *lines {
+	t.Helper()
+	root := t.TempDir()
+	return &lines{t, root, &Host{Root: root, Run: root, Tmp: root, Proc: proc.New("/proc"), Env: []string{"HOME=" + root}}}
+}
+
+// write makes a user's file in a folder of that user.
+func (l *lines) write(folder string, uid int, text string) {
+	l.t.Helper()
+	path := filepath.Join(l.root, folder)
+	file := filepath.Join(path, "leases-ended")
+	err := os.MkdirAll(path, 0o755)
+	if err == nil {
+		err = os.WriteFile(file, []byte(text), 0o600)
+	}
+	if err == nil && os.Geteuid() == 0 {
+		err = errors.Join(os.Chown(path, uid, uid), os.Chown(file, uid, uid))
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// want compares the leases that are there, and whose they are.
+func (l *lines) want(want ...string) {
+	l.t.Helper()
+	list, err := l.host.EndedLeases(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	got := []string{}
+	for _, e := range list {
+		got = append(got, fmt.Sprintf("%s of %d", e.Lease, *e.UID))
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		l.t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestEndedLeases: a user has the own lines; what is no line is left out.
+func TestEndedLeases(t *testing.T) {
+	l := newLines(t)
+	l.want()
+	l.write(".local/state/gpuard", os.Geteuid(), "{\"lease\":\"home\"}\n\nnoise\n{\"lease\":\"cu")
+	l.want(fmt.Sprintf("home of %d", os.Geteuid()))
+}
+
+// TestEndedLeasesOfAll: root has those of all users, where the owner of a file says whose they are. No link of another
+// user is followed.
+func TestEndedLeasesOfAll(t *testing.T) {
+	gate.Need(t, "root")
+	l := newLines(t)
+	l.write(".local/state/gpuard", 0, "{\"lease\":\"home\"}\n")
+	l.write("var/lib/gpuard/users/0", 0, "{\"lease\":\"root\",\"uid\":0}\n{\"lease\":\"swept\",\"uid\":4321}\n")
+	l.write("var/lib/gpuard/users/1234", 1234, "{\"lease\":\"ann\",\"uid\":0,\"user\":\"root\"}\n")
+	l.write("var/lib/gpuard/users/1236", 1234, "{\"lease\":\"taken\"}\n")
+	users := filepath.Join(l.root, UsersFolder)
+	behind := filepath.Join(users, "1238")
+	err := errors.Join(os.Symlink(filepath.Join(users, "0"), filepath.Join(users, "1235")), os.Symlink("1234", filepath.Join(users, "1237")),
+		os.Mkdir(behind, 0o755), os.Chown(behind, 1238, 1238), os.Symlink(filepath.Join(users, "0", "leases-ended"), filepath.Join(behind, "leases-ended")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.want("ann of 1234", "home of 0", "root of 0", "swept of 4321")
+	if err := os.Chown(users, 1234, 1234); err != nil { // not root's: nothing in it counts
+		t.Fatal(err)
+	}
+	l.want("home of 0")
+}

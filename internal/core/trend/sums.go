@@ -1,0 +1,127 @@
+package trend
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Use is how long the leases of one name had devices, in hours of one device.
+type Use struct {
+	Name    string  `json:"name"`             // of the user, the device, the command or the day
+	Jobs    int     `json:"jobs"`             // leases that have ended
+	Unseen  int     `json:"unseen,omitempty"` // of these, those whose end nobody saw: their hours are not known and not counted
+	Granted float64 `json:"granted"`          // hours
+	Used    float64 `json:"used"`             // of these, by the measured load
+	Idle    float64 `json:"idle"`             // likewise; what is neither used nor idle was not measured
+}
+
+// UseTable is the use by one property of leases.
+type UseTable struct {
+	By  string `json:"by"`  // user, gpu, command or day
+	Use []Use  `json:"use"` // the largest first; days in their order
+}
+
+// UseReport is the JSON answer of /api/history.
+type UseReport struct {
+	Schema string     `json:"schema"` // "gpuard.use/1"
+	Tables []UseTable `json:"tables"` // by user, gpu and command; one without rows is left out
+}
+
+// By is what use can be added up by.
+func By() []string { return []string{"user", "gpu", "command", "day"} }
+
+// Sum adds up the use of leases; the largest comes first, and days come in their order. Days are those of zone.
+func Sum(list []Ended, by string, zone *time.Location) []Use {
+	s := totals{}
+	indexes := map[gpu.UUID]int{} // the last that is known of each device
+	for i := range list {
+		for _, d := range list[i].Devices {
+			if _, known := indexes[d.UUID]; d.Index >= 0 || !known {
+				indexes[d.UUID] = d.Index
+			}
+		}
+	}
+	for i := range list {
+		e := &list[i]
+		for _, d := range e.Devices {
+			switch by {
+			case "gpu":
+				s.add(deviceName(d.UUID, indexes[d.UUID]), e, d, 1)
+			case "command":
+				name, _, _ := strings.Cut(e.Command, "[") // of an array: its tasks are one command
+				s.add(name, e, d, 1)
+			case "day":
+				eachDay(e, zone, func(day string, part float64) { s.add(day, e, d, part) })
+			default:
+				s.add(e.User, e, d, 1)
+			}
+		}
+	}
+	out := make([]Use, 0, len(s))
+	for _, one := range s {
+		out = append(out, one.Use)
+	}
+	slices.SortFunc(out, func(a, b Use) int {
+		if by == "day" {
+			return cmp.Compare(a.Name, b.Name)
+		}
+		return cmp.Or(cmp.Compare(b.Granted, a.Granted), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+func deviceName(id gpu.UUID, index int) string {
+	if index < 0 {
+		return fmt.Sprintf("GPU (%s)", id)
+	}
+	return fmt.Sprintf("GPU %d (%s)", index, id)
+}
+
+// totals are those of each name.
+type totals map[string]*total
+
+type total struct {
+	Use
+	last *Ended // that was added: a lease of two devices counts once
+}
+
+func (s totals) add(name string, e *Ended, d Used, part float64) {
+	u := s[name]
+	if u == nil {
+		u = &total{Use: Use{Name: name}}
+		s[name] = u
+	}
+	if u.last != e {
+		u.last = e
+		u.Jobs++
+		if e.Unseen {
+			u.Unseen++
+		}
+	}
+	u.Granted += d.Granted * part / 3600
+	u.Used += d.Busy * part / 3600
+	u.Idle += d.Idle * part / 3600
+}
+
+// eachDay calls f with each day on which the lease was alive, and the part of its time on that day.
+func eachDay(e *Ended, zone *time.Location, f func(day string, part float64)) {
+	from, until := e.Since.In(zone), e.Until.In(zone)
+	whole := until.Sub(from)
+	if e.Unseen || whole <= 0 {
+		f(from.Format(time.DateOnly), 1)
+		return
+	}
+	for from.Before(until) {
+		next := time.Date(from.Year(), from.Month(), from.Day()+1, 0, 0, 0, 0, zone)
+		if !next.After(from) || next.After(until) { // a day may begin later than at 0:00 where clocks are put forward
+			next = until
+		}
+		f(from.Format(time.DateOnly), float64(next.Sub(from))/float64(whole))
+		from = next
+	}
+}

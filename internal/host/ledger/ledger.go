@@ -1,0 +1,167 @@
+// Package ledger keeps a file of lines to which processes of one user append, each line by one write. The file stays
+// below a size: when it would grow above it, the older half goes. It follows no link, waits for nothing longer than
+// Patience, and does not know what the lines mean.
+//
+//	err := ledger.Append(filepath.Join(folder, "lines"), line, 8<<20)
+//	text, err := ledger.Read(folder, "lines", uint32(os.Geteuid()), 8<<20)
+package ledger
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/sys"
+)
+
+// Patience is how long Append waits while another process halves the file. After that it appends all the same: the line
+// may then be lost, but a stopped process stops no other.
+const Patience = time.Second
+
+// Append adds a line, which has no line break, to the file at path; the file and its folder are made where they are
+// missing, for their owner only. Of most bytes the older half goes. After an error the file may have a part of the line,
+// which is none of its lines.
+func Append(path string, line []byte, most int64) error {
+	folder := filepath.Dir(path)
+	err := sys.MkdirAll(folder, 0o700)
+	if err == nil {
+		err = sys.Guarded(folder)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	dir, err := sys.Follow(folder)
+	if err == nil {
+		defer dir.Close() //nolint:errcheck // nothing is written through it
+		err = add(dir, filepath.Base(path), line, most)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return nil
+}
+
+func add(dir *sys.Dir, name string, line []byte, most int64) error {
+	file, err := lock(dir, name)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // a write that failed has said so
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	text := append(bytes.Clone(line), '\n')
+	if size := info.Size(); size > 0 {
+		last := make([]byte, 1)
+		if _, err := file.ReadAt(last, size-1); err != nil {
+			return err
+		}
+		if last[0] != '\n' { // a killed process, or a full disk, has left a part of a line
+			text = append([]byte{'\n'}, text...)
+		}
+		if size+int64(len(text)) > most {
+			return halve(dir, name, file, text)
+		}
+	}
+	_, err = file.Write(text)
+	return err
+}
+
+// lock opens the file for appending and locks it, so that no other process halves it meanwhile.
+func lock(dir *sys.Dir, name string) (*os.File, error) {
+	for end := time.Now().Add(Patience); ; time.Sleep(time.Millisecond) {
+		file, err := open(dir, name)
+		if err != nil {
+			return nil, err
+		}
+		locked := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+		var here, there unix.Stat_t
+		err = unix.Fstat(int(file.Fd()), &here)
+		if err == nil {
+			there, err = dir.Look(name)
+		}
+		if late := time.Now().After(end); late || locked == nil && err == nil && here.Ino == there.Ino {
+			return file, nil
+		}
+		_ = file.Close() // it is locked, or another file has its name by now
+	}
+}
+
+// open opens the file, which has to be the caller's, and makes it where it is missing.
+func open(dir *sys.Dir, name string) (*os.File, error) {
+	fd, err := dir.Open(name, unix.O_RDWR|unix.O_APPEND)
+	if errors.Is(err, os.ErrNotExist) {
+		err = dir.Write(name, nil, 0o600)
+		if err == nil || errors.Is(err, os.ErrExist) {
+			fd, err = dir.Open(name, unix.O_RDWR|unix.O_APPEND)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), filepath.Join(dir.Name(), name)) //nolint:gosec // a descriptor
+	if err := whose(fd, uint32(os.Geteuid())); err != nil {          //nolint:gosec // a uid
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+// whose is an error unless the descriptor is that of a regular file of this user.
+func whose(fd int, uid uint32) error {
+	var st unix.Stat_t
+	switch err := unix.Fstat(fd, &st); {
+	case err != nil:
+		return err
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return errors.New("it is not a regular file")
+	case st.Uid != uid:
+		return fmt.Errorf("it belongs to uid %d", st.Uid)
+	}
+	return nil
+}
+
+// halve puts a new file, with the younger half of the lines and text, in the place of the old one.
+func halve(dir *sys.Dir, name string, file *os.File, text []byte) error {
+	old, err := io.ReadAll(io.NewSectionReader(file, 0, 1<<30))
+	if err != nil {
+		return err
+	}
+	old = old[len(old)/2:]
+	_, old, _ = bytes.Cut(old, []byte("\n"))
+	return dir.Replace(name, append(old, text...), 0o600)
+}
+
+// Read returns the text of a file in a folder, both of which have to belong to this user, at most most bytes of it. Of
+// another user it follows no link. The error is os.ErrNotExist where there is none.
+func Read(folder, name string, uid uint32, most int64) ([]byte, error) {
+	enter := sys.OpenDir
+	if uid == uint32(os.Geteuid()) { //nolint:gosec // a uid
+		enter = sys.Follow // one's own links may be followed
+	}
+	dir, err := enter(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close() //nolint:errcheck // read only
+	if st, err := dir.Status(); err != nil || st.Uid != uid {
+		return nil, fmt.Errorf("cannot read %s: it belongs to uid %d: %w", folder, st.Uid, os.ErrPermission)
+	}
+	fd, err := dir.Open(name, unix.O_RDONLY)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), filepath.Join(folder, name)) //nolint:gosec // a descriptor
+	defer file.Close()                                           //nolint:errcheck // read only
+	if err := whose(fd, uid); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w: %w", file.Name(), err, os.ErrPermission)
+	}
+	return io.ReadAll(io.LimitReader(file, most))
+}
