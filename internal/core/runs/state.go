@@ -136,23 +136,6 @@ type Run struct {
 	last      *Event // End, or the last event of a run that has not ended; nil before; most of 100,000 runs only wait
 }
 
-// Spent is how long a run had devices, in seconds of one device.
-type Spent struct {
-	Granted float64
-	Used    float64 // of Granted, by the measured load
-	Idle    float64 // likewise; what is neither was not measured
-	Peak    gpu.Bytes
-}
-
-func (s *Spent) add(e Event) {
-	granted := e.Seconds * float64(len(e.Devices))
-	s.Granted += granted
-	if s.Peak = max(s.Peak, e.Peak); e.Load != nil {
-		s.Used += granted * *e.Load
-		s.Idle += granted * (1 - *e.Load)
-	}
-}
-
 // Born is the event that identifies the run's process, while its Phase is Begun or Running.
 func (r *Run) Born() Event { return event(r.begun) }
 

@@ -130,7 +130,7 @@ type place struct {
 
 func offenders(s *status.Report) (foreign map[place]bool, over map[string]bool) {
 	foreign, over = map[place]bool{}, map[string]bool{}
-	EachDevice(s, func(d *status.Device) {
+	s.Each(func(d *status.Device) {
 		for _, p := range d.Processes {
 			if p.Foreign && len(d.Leases) > 0 {
 				foreign[place{d.UUID, p.PID}] = true
@@ -145,16 +145,6 @@ func offenders(s *status.Report) (foreign map[place]bool, over map[string]bool) 
 	return foreign, over
 }
 
-// EachDevice calls f for every device and every slice.
-func EachDevice(s *status.Report, f func(*status.Device)) {
-	for i := range s.Devices {
-		f(&s.Devices[i])
-		for j := range s.Devices[i].MIG {
-			f(&s.Devices[i].MIG[j])
-		}
-	}
-}
-
 // waited takes a request that is not in the line any more as served if a new lease of its user has its command.
 func (c *Counts) waited(before, now *status.Report) {
 	still := map[string]bool{}
@@ -163,12 +153,12 @@ func (c *Counts) waited(before, now *status.Report) {
 	}
 	type whose struct{ user, command string }
 	old, fresh := map[string]bool{}, map[whose]map[string]bool{}
-	EachDevice(before, func(d *status.Device) {
+	before.Each(func(d *status.Device) {
 		for _, l := range d.Leases {
 			old[l.ID] = true
 		}
 	})
-	EachDevice(now, func(d *status.Device) {
+	now.Each(func(d *status.Device) {
 		for _, l := range d.Leases {
 			if by := (whose{l.User, l.Command}); !old[l.ID] {
 				if fresh[by] == nil {

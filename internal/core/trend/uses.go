@@ -77,7 +77,7 @@ func (u *Uses) Add(s *status.Report) (ended []Ended) {
 	}
 	u.last = s.Taken
 	live := map[string]bool{}
-	EachDevice(s, func(d *status.Device) {
+	s.Each(func(d *status.Device) {
 		n := 0
 		for _, l := range d.Leases {
 			if counts(l) {

@@ -9,7 +9,6 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/status"
-	"gpuard/internal/core/trend"
 )
 
 // row is one line that can be chosen: a lease on a device, a process without a lease, or a request that waits.
@@ -36,7 +35,7 @@ const (
 
 // rowsOf are those of a report.
 func rowsOf(s *status.Report) (rows []row) {
-	trend.EachDevice(s, func(d *status.Device) {
+	s.Each(func(d *status.Device) {
 		for _, l := range d.Leases {
 			r := row{"lease " + l.ID + string(d.UUID), lease, l.ID, string(d.UUID), d.Index, l.User, l.Command, l.Memory, l.Since, ""}
 			switch {

@@ -138,7 +138,7 @@ func (e exposition) processes(s *status.Report) {
 		foreign bool
 	}
 	n, memory := map[whose]int{}, map[whose]gpu.Bytes{}
-	trend.EachDevice(s, func(d *status.Device) {
+	s.Each(func(d *status.Device) {
 		for _, p := range d.Processes {
 			by := whose{d.UUID, p.User, p.Foreign}
 			n[by]++
@@ -166,7 +166,7 @@ func (e exposition) leases(s *status.Report) {
 		lease status.Lease
 	}
 	var all []held
-	trend.EachDevice(s, func(d *status.Device) {
+	s.Each(func(d *status.Device) {
 		for _, l := range d.Leases {
 			all = append(all, held{d.UUID, l})
 		}
