@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,10 +34,9 @@ func openEnded(folder string) (*endedLog, []trend.Ended, error) {
 		return nil, nil, fmt.Errorf("cannot keep the use of leases: %w", err)
 	}
 	e := &endedLog{folder: folder, file: file}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		e.lines++
+	if err := eachLine(file, func([]byte) { e.lines++ }); err != nil {
+		_ = file.Close()
+		return nil, nil, fmt.Errorf("cannot read the use of leases: %w", err)
 	}
 	if _, err := file.WriteString("\n"); err != nil { // ends a line that a killed process has left
 		_ = file.Close()
@@ -116,28 +114,47 @@ func (e *endedLog) close() {
 
 // Folder is where the gpuard serve of this user keeps what it has seen; "" nowhere.
 func Folder(host *machine.Host) string {
+	if folder, _ := host.Env.Lookup("STATE_DIRECTORY"); filepath.IsAbs(folder) && host.Hardware() { // by StateDirectory= of systemd
+		return folder
+	}
 	if home := host.StateHome(); home != "" && host.Hardware() {
 		return filepath.Join(home, "serve")
 	}
 	return ""
 }
 
-// Leases are those of this machine that have ended while a gpuard serve looked: root's if there is one, else that of this
-// user. found is false if there was none.
+// Leases are those of this machine that have ended while a gpuard serve looked: root's or that of this user. Of a lease
+// that both saw, the one that looked longer counts. found is false if there was none.
 func Leases(host *machine.Host) (list []trend.Ended, found bool, err error) {
 	if !host.Hardware() {
 		return nil, false, nil
 	}
-	for _, folder := range []string{filepath.Join("/", host.Root, "var/lib/gpuard/serve"), Folder(host)} {
+	at := map[string]int{}
+	for _, folder := range slices.Compact([]string{filepath.Join("/", host.Root, "var/lib/gpuard/serve"), Folder(host)}) {
 		if folder == "" {
 			continue
 		}
-		list, err := readEnded(folder)
-		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
-			return list, err == nil, err
+		some, err := readEnded(folder)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			continue
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		found = true
+		for _, e := range some {
+			key := e.Lease + " " + e.Since.UTC().String()
+			i, known := at[key]
+			switch {
+			case !known:
+				at[key] = len(list)
+				list = append(list, e)
+			case list[i].Until.Before(e.Until):
+				list[i] = e
+			}
 		}
 	}
-	return nil, false, nil
+	return list, found, nil
 }
 
 // readEnded reads the leases that have ended. A line that is none is left out: the last one may be cut.
@@ -154,15 +171,13 @@ func readEnded(folder string) (list []trend.Ended, err error) {
 	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
 		return nil, os.ErrPermission // somebody else's
 	}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	err = eachLine(file, func(line []byte) {
 		var e trend.Ended
-		if json.Unmarshal(lines.Bytes(), &e) == nil && e.Lease != "" {
+		if json.Unmarshal(line, &e) == nil && e.Lease != "" {
 			list = append(list, e)
 		}
-	}
-	if err := lines.Err(); err != nil {
+	})
+	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", file.Name(), err)
 	}
 	return list, nil

@@ -13,6 +13,9 @@ type Source struct {
 	Title string        // in English
 	Every time.Duration // between two readings while somebody looks
 	Read  func(ctx context.Context) (any, error)
+
+	// Public is a copy of an answer without what only its owner may know; nil: all of it is for everybody.
+	Public func(any) any
 }
 
 // Action is something that a view may be asked for.

@@ -39,7 +39,9 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 		view.Host.Say(err.Error() + "; it is kept in memory only")
 	}
 	if o.Jobs != "" {
-		observer.MapJobs(o.Jobs)
+		if err := observer.MapJobs(o.Jobs); err != nil {
+			return err
+		}
 	}
 	site := newSite(observer, view, o)
 	observed := make(chan struct{})
