@@ -16,6 +16,15 @@ type Source struct {
 
 	// Public is a copy of an answer without what only its owner may know; nil: all of it is for everybody.
 	Public func(any) any
+
+	Gauges func(any) []Gauge // of an answer, for Prometheus; nil: none
+}
+
+// Gauge is one value for Prometheus.
+type Gauge struct {
+	Name, Help string
+	Value      float64
+	Labels     []string // names and values in turn
 }
 
 // Action is something that a view may be asked for.
