@@ -18,11 +18,12 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
+	"gpuard/internal/app/setup"
 )
 
 type serveOptions struct {
-	listen, token, cert, key, jobs string
-	names                          []string
+	page setup.Page
+	jobs string
 }
 
 func (p *Program) serve() *cobra.Command {
@@ -46,22 +47,17 @@ missing, and only you can read it. Ctrl-C ends gpuard serve.`,
 			return report(func() error { return p.serveWith(cmd, o) })
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&o.listen, "listen", "127.0.0.1:8470", "`ADDRESS` and port to listen on")
-	f.StringVar(&o.token, "token-file", "", "allow actions to those who have the token in `FILE`")
-	f.StringSliceVar(&o.names, "name", nil, "other `NAME` by which this machine is asked, such as box.example.org")
-	f.StringVar(&o.cert, "tls-cert", "", "certificate `FILE` (PEM), for HTTPS")
-	f.StringVar(&o.key, "tls-key", "", "`FILE` with the key of the certificate (PEM)")
-	f.StringVar(&o.jobs, "dcgm-jobs", "", "keep files with the leases of each GPU in `FOLDER`, for dcgm-exporter")
+	addPageFlags(cmd, &o.page)
+	cmd.Flags().StringVar(&o.jobs, "dcgm-jobs", "", "keep files with the leases of each GPU in `FOLDER`, for dcgm-exporter")
 	return cmd
 }
 
 func (p *Program) serveWith(cmd *cobra.Command, o *serveOptions) error {
-	if err := refuseEmpty(cmd, "listen", "token-file", "name", "tls-cert", "tls-key", "dcgm-jobs"); err != nil {
+	if err := refuseEmpty(cmd, append(pageFlags(), "dcgm-jobs")...); err != nil {
 		return asUsage(err)
 	}
-	if (o.cert == "") != (o.key == "") {
-		return usagef("cannot use --tls-cert without --tls-key, nor the other way round: name both files")
+	if err := bothForTLS(o.page.Cert, o.page.Key); err != nil {
+		return err
 	}
 	if p.Views.Serve == nil {
 		return p.view()
@@ -69,11 +65,11 @@ func (p *Program) serveWith(cmd *cobra.Command, o *serveOptions) error {
 	if info, err := os.Stat(o.jobs); o.jobs != "" && (err != nil || !info.IsDir()) {
 		return usagef("cannot write the jobs for dcgm-exporter into %s: make the folder first: mkdir -p %[1]s", o.jobs)
 	}
-	token, err := tokenIn(o.token)
+	token, err := tokenIn(o.page.Token)
 	if err != nil {
 		return err
 	}
-	return p.Views.Serve(cmd.Context(), p.watched(), observe.Serving{Listen: o.listen, TokenFile: o.token, Token: token, Names: o.names, Cert: o.cert, Key: o.key, Jobs: o.jobs})
+	return p.Views.Serve(cmd.Context(), p.watched(), observe.Serving{Listen: o.page.Listen, TokenFile: o.page.Token, Token: token, Names: o.page.Names, Cert: o.page.Cert, Key: o.page.Key, Jobs: o.jobs})
 }
 
 // Views are the commands that gpuard-view has; those that are nil are started there.
@@ -85,20 +81,21 @@ type Views struct {
 // view becomes gpuard-view, with the same arguments.
 func (p *Program) view() error {
 	const name = "gpuard-view"
-	var places []string
+	path, err := beside(name)
+	if err != nil {
+		return fmt.Errorf("cannot find %s, which shows the page and the full screen: it belongs beside gpuard, and is in the same package; from source: go build -o ~/.local/bin/ ./cmd/gpuard-view", name)
+	}
+	return fmt.Errorf("cannot start %s: %w", path, unix.Exec(path, append([]string{name}, p.Args...), os.Environ()))
+}
+
+// beside is the path of a program beside this one, or else in PATH.
+func beside(name string) (string, error) {
 	if self, err := os.Executable(); err == nil {
-		places = append(places, filepath.Join(filepath.Dir(self), name))
-	}
-	if found, err := exec.LookPath(name); err == nil {
-		places = append(places, found)
-	}
-	for _, path := range places {
-		err := unix.Exec(path, append([]string{name}, p.Args...), os.Environ())
-		if !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("cannot start %s: %w", path, err)
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
+			return path, nil
 		}
 	}
-	return fmt.Errorf("cannot find %s, which shows the page and the full screen: it belongs beside gpuard, and is in the same package; from source: go build -o ~/.local/bin/ ./cmd/gpuard-view", name)
+	return exec.LookPath(name)
 }
 
 // watched is what a view may show and do: what this command line can.

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -102,10 +103,23 @@ func (p *Program) sources() []observe.Source {
 	}
 }
 
+// reviveApart is revive for a page: gpuard itself starts the queue, which else would be a process of gpuard-view.
+func (p *Program) reviveApart(ctx context.Context, q *queue.Queue) error {
+	program, err := beside("gpuard")
+	if err != nil {
+		return p.revive(q)
+	}
+	out, err := exec.CommandContext(ctx, program, "queue", "--mine").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("cannot start the queue: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
 // actions are what may be asked for with the token: each does what the command of its name does.
 func (p *Program) actions() []observe.Action {
 	return []observe.Action{
-		{Name: "cancel", Do: func(_ context.Context, words []string) error {
+		{Name: "cancel", Do: func(ctx context.Context, words []string) error {
 			numbers, err := jobNumbers(words)
 			if err != nil {
 				return err
@@ -118,7 +132,7 @@ func (p *Program) actions() []observe.Action {
 			if err := q.Ask(record.Cancel, numbers...); err != nil {
 				return err
 			}
-			return p.revive(q)
+			return p.reviveApart(ctx, q)
 		}},
 		{Name: "release", Do: func(ctx context.Context, words []string) error {
 			for _, id := range words {

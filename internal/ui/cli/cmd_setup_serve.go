@@ -11,30 +11,55 @@ import (
 
 func (p *Program) setupServe() *cobra.Command {
 	var t target
-	listen, token, user := "", "", false
+	var page setup.Page
+	user := false
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "The page of gpuard serve, started by systemd",
 		Long: `Writes a socket and a service for systemd: as root for the machine, otherwise for
 your own manager; --user is root's own. gpuard serve then starts with the
-machine, or your login.`,
+machine, or your login. What it starts, such as your queue, goes on when it ends.`,
 		Example: "  sudo gpuard setup serve\n  gpuard setup serve --listen 127.0.0.1:9000\n  gpuard setup serve --remove",
 		Args:    noArguments,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			return report(func() error {
+				if err := refuseEmpty(cmd, pageFlags()...); err != nil {
+					return asUsage(err)
+				}
+				if err := bothForTLS(page.Cert, page.Key); err != nil {
+					return err
+				}
 				user = user || os.Geteuid() != 0
 				t.system = !user
 				s := &setup.Setup{Host: p.Host, System: t.system}
 				t.after = setup.Systemd{Setup: s, Unit: "gpuard-serve", User: user}.After
-				return p.do(&t, part{func() (string, error) { return "serve", nil }, func() (setup.Wish, error) { return s.Serve(listen, token, user) }})
+				return p.do(&t, part{func() (string, error) { return "serve", nil }, func() (setup.Wish, error) { return s.Serve(page, user) }})
 			})
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8470", "`ADDRESS` and port of the page")
-	cmd.Flags().StringVar(&token, "token-file", "", "allow actions to those who have the token in `FILE`")
+	addPageFlags(cmd, &page)
 	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for other users this is the default)")
 	t.add(cmd)
 	return cmd
+}
+
+// pageFlags are those of gpuard serve that gpuard setup serve has too.
+func pageFlags() []string { return []string{"listen", "token-file", "name", "tls-cert", "tls-key"} }
+
+func addPageFlags(cmd *cobra.Command, page *setup.Page) {
+	f := cmd.Flags()
+	f.StringVar(&page.Listen, "listen", "127.0.0.1:8470", "`ADDRESS` and port to listen on")
+	f.StringVar(&page.Token, "token-file", "", "allow actions to those who have the token in `FILE`")
+	f.StringSliceVar(&page.Names, "name", nil, "other `NAME` by which this machine is asked, such as box.example.org")
+	f.StringVar(&page.Cert, "tls-cert", "", "certificate `FILE` (PEM), for HTTPS")
+	f.StringVar(&page.Key, "tls-key", "", "`FILE` with the key of the certificate (PEM)")
+}
+
+func bothForTLS(cert, key string) error {
+	if (cert == "") != (key == "") {
+		return usagef("cannot use --tls-cert without --tls-key, nor the other way round: name both files")
+	}
+	return nil
 }
 
 func (p *Program) setupPrometheus() *cobra.Command {
