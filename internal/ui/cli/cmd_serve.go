@@ -34,11 +34,13 @@ func (p *Program) serve() *cobra.Command {
 		Long: `Serves a page with the devices, the last day, who uses what, your queue,
 services and findings; /metrics for Prometheus; and the same as JSON below
 /api/. It only looks: leases, jobs and the line do not need it. Other users of
-this machine can open the page too; it shows them what gpuard status would.
+this machine can open the page too; it shows them names of jobs and commands,
+as gpuard status would, and no arguments or folders.
 
 With --token-file, who has the token may also cancel, release, drain and evict
 by the page, as far as your own command line could. The file is made if it is
-missing, and only you can read it. Ctrl-C ends gpuard serve.`,
+missing, and only you can read it. Outside this machine that needs --tls-cert.
+Ctrl-C ends gpuard serve.`,
 		Example: `  gpuard serve                             http://127.0.0.1:8470
   gpuard serve --token-file ~/.gpuard-token
   ssh -L 8470:127.0.0.1:8470 box           then open it on your own machine`,
