@@ -78,7 +78,7 @@ func TestServePublic(t *testing.T) {
 	}
 	time.AfterFunc(10*time.Second, func() { _ = events.Body.Close() })
 	seen := map[string]bool{}
-	for s := bufio.NewScanner(events.Body); !(seen["queue"] && seen["services"]) && s.Scan(); {
+	for s := bufio.NewScanner(events.Body); (!seen["queue"] || !seen["services"]) && s.Scan(); {
 		for _, name := range []string{"queue", "services"} {
 			seen[name] = seen[name] || strings.Contains(s.Text(), `"part":"`+name+`"`)
 		}

@@ -8,8 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/status"
@@ -82,14 +81,17 @@ func (j *jobMap) clear() error {
 
 // text is what a small file of the caller's in the folder holds.
 func (j *jobMap) text(name string) (string, error) {
-	fd, err := j.dir.Open(name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
+	fd, err := j.dir.Open(name, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK)
 	if err != nil {
 		return "", err
 	}
 	file := os.NewFile(uintptr(fd), name) //nolint:gosec // a descriptor
 	defer file.Close()                    //nolint:errcheck // read only
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Uid != uint32(os.Geteuid()) {
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || int(owner.Uid) != os.Geteuid() {
 		return "", os.ErrPermission
 	}
 	text := make([]byte, 64<<10)

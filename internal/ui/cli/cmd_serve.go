@@ -18,16 +18,10 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
-	"gpuard/internal/app/setup"
 )
 
-type serveOptions struct {
-	page setup.Page
-	jobs string
-}
-
 func (p *Program) serve() *cobra.Command {
-	o := &serveOptions{}
+	o := &observe.Serving{}
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Show the machine as a page, and as metrics for Prometheus",
@@ -49,29 +43,30 @@ Ctrl-C ends gpuard serve.`,
 			return report(func() error { return p.serveWith(cmd, o) })
 		},
 	}
-	addPageFlags(cmd, &o.page)
-	cmd.Flags().StringVar(&o.jobs, "dcgm-jobs", "", "keep files with the leases of each GPU in `FOLDER`, for dcgm-exporter")
+	addPageFlags(cmd, o)
+	cmd.Flags().StringVar(&o.Jobs, "dcgm-jobs", "", "keep files with the leases of each GPU in `FOLDER`, for dcgm-exporter")
 	return cmd
 }
 
-func (p *Program) serveWith(cmd *cobra.Command, o *serveOptions) error {
+func (p *Program) serveWith(cmd *cobra.Command, o *observe.Serving) error {
 	if err := refuseEmpty(cmd, append(pageFlags(), "dcgm-jobs")...); err != nil {
 		return asUsage(err)
 	}
-	if err := bothForTLS(o.page.Cert, o.page.Key); err != nil {
+	if err := bothForTLS(o.Cert, o.Key); err != nil {
 		return err
 	}
 	if p.Views.Serve == nil {
 		return p.view()
 	}
-	if info, err := os.Stat(o.jobs); o.jobs != "" && (err != nil || !info.IsDir()) {
-		return usagef("cannot write the jobs for dcgm-exporter into %s: make the folder first: mkdir -p %[1]s", o.jobs)
+	if info, err := os.Stat(o.Jobs); o.Jobs != "" && (err != nil || !info.IsDir()) {
+		return usagef("cannot write the jobs for dcgm-exporter into %s: make the folder first: mkdir -p %[1]s", o.Jobs)
 	}
-	token, err := tokenIn(o.page.Token)
+	token, err := tokenIn(o.TokenFile)
 	if err != nil {
 		return err
 	}
-	return p.Views.Serve(cmd.Context(), p.watched(), observe.Serving{Listen: o.page.Listen, TokenFile: o.page.Token, Token: token, Names: o.page.Names, Cert: o.page.Cert, Key: o.page.Key, Jobs: o.jobs})
+	o.Token = token
+	return p.Views.Serve(cmd.Context(), p.watched(), *o)
 }
 
 // Views are the commands that gpuard-view has; those that are nil are started there.
