@@ -129,6 +129,11 @@ func Leases(host *machine.Host) (list []trend.Ended, found bool, err error) {
 	if !host.Hardware() {
 		return nil, false, nil
 	}
+	return watched(host)
+}
+
+// watched reads what root's gpuard serve has seen, and that of this user.
+func watched(host *machine.Host) (list []trend.Ended, found bool, err error) {
 	at := map[string]int{}
 	for _, folder := range slices.Compact([]string{filepath.Join("/", host.Root, "var/lib/gpuard/serve"), Folder(host)}) {
 		if folder == "" {

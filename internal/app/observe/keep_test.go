@@ -199,7 +199,7 @@ func TestLeasesOfBoth(t *testing.T) {
 	}
 	write(filepath.Join(root, "var/lib/gpuard/serve"), trend.Ended{Lease: "old", Since: at(1), Until: at(2)}, trend.Ended{Lease: "both", Since: at(3), Until: at(4)})
 	write(Folder(host), trend.Ended{Lease: "both", Since: at(3), Until: at(5)}, trend.Ended{Lease: "new", Since: at(6), Until: at(7)})
-	list, found, err := Leases(host)
+	list, found, err := watched(host)
 	var got []string
 	for _, e := range list {
 		got = append(got, fmt.Sprint(e.Lease, e.Until.Hour()))
