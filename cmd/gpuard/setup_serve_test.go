@@ -27,7 +27,7 @@ func TestSetupServe(t *testing.T) {
 	}
 	for _, c := range []struct{ flag, folder, holds, says string }{
 		{"--user", own, "WantedBy=default.target", "systemctl --user enable --now gpuard-serve.socket"},
-		{"", system, "XDG_STATE_HOME=/var/lib", "systemctl enable --now gpuard-serve.socket"},
+		{"", system, "StateDirectory=gpuard/serve\n", "systemctl enable --now gpuard-serve.socket"},
 	} {
 		if c.folder == system && !gate.Has(t, "root") {
 			continue
@@ -37,18 +37,21 @@ func TestSetupServe(t *testing.T) {
 		same(t, c.flag+": "+got.err, got.code, 0)
 		contains(t, got.out, c.says)
 		contains(t, string(must(os.ReadFile(filepath.Join(c.folder, "gpuard-serve.socket")))), "ListenStream=127.0.0.1:9123")
-		contains(t, string(must(os.ReadFile(filepath.Join(c.folder, "gpuard-serve.service")))), " serve --token-file "+filepath.Join(home, "token"), "Type=notify", c.holds)
+		contains(t, string(must(os.ReadFile(filepath.Join(c.folder, "gpuard-serve.service")))), " serve --token-file "+filepath.Join(home, "token"), "Type=notify", "KillMode=process\n", c.holds)
 		if c.folder == own {
 			accepted(t, "serve", home, "gpuard-serve")
 		} else if gate.Has(t, "systemd") {
 			acceptedBySystem(t, root, "gpuard-serve.service", "gpuard-serve.socket")
 		}
+		tls := gpuard(append([]string{"setup", "serve", "--listen", "0.0.0.0:9123", "--name", "box.example.org,box", "--token-file", "/etc/token", "--tls-cert", "/etc/a b.pem", "--tls-key", "/etc/key.pem"}, flags...)...)
+		same(t, "with TLS: "+tls.err, tls.code, 0)
+		contains(t, string(must(os.ReadFile(filepath.Join(c.folder, "gpuard-serve.service")))), `--tls-cert "/etc/a b.pem" --tls-key /etc/key.pem --name box.example.org --name box`)
 		same(t, "remove", gpuard(append([]string{"setup", "serve", "--remove"}, flags...)...).code, 0)
 		if left := must(filepath.Glob(filepath.Join(c.folder, "gpuard-serve*"))); len(left) > 0 {
 			t.Errorf("still there: %q", left)
 		}
 	}
-	for _, bad := range [][]string{{"--listen", "8470"}, {"--listen", "a b:1"}, {"--token-file", "a$b"}} {
+	for _, bad := range [][]string{{"--listen", "8470"}, {"--listen", "a b:1"}, {"--token-file", "a$b"}, {"--tls-cert", "a"}, {"--listen", "0.0.0.0:8470", "--token-file", "a"}} {
 		if got := gpuard(append([]string{"setup", "serve", "--user"}, bad...)...); got.code != 2 {
 			t.Errorf("%v: exit %d, %s", bad, got.code, got.err)
 		}

@@ -16,10 +16,14 @@ import (
 const (
 	lateAfter = 10 * time.Second // without a reading, a child is replaced
 	lineMost  = 16 << 20         // bytes of a reading
+	mostStuck = 3                // readers that were killed and have not ended: the driver holds them
 )
 
 // child starts a reader and takes its readings until it ends or is given up; it returns why.
 func (o *Observer) child(ctx context.Context) (why string) {
+	if !o.place(ctx) {
+		return ctx.Err().Error()
+	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", Flag, o.Host.Machine)
@@ -30,6 +34,7 @@ func (o *Observer) child(ctx context.Context) (why string) {
 		err = cmd.Start()
 	}
 	if err != nil {
+		<-o.readers
 		return fmt.Sprintf("cannot start the process that reads the devices: %v", err)
 	}
 	o.mu.Lock()
@@ -40,8 +45,25 @@ func (o *Observer) child(ctx context.Context) (why string) {
 		defer close(messages)
 		listen(ctx, pipe, messages)
 		_ = cmd.Wait() // may last: a process inside the driver cannot be killed
+		<-o.readers
 	}()
 	return o.follow(ctx, messages)
+}
+
+// place waits until fewer than mostStuck readers are left; false: ctx ends first.
+func (o *Observer) place(ctx context.Context) bool {
+	select {
+	case o.readers <- struct{}{}:
+		return true
+	default:
+	}
+	o.trouble(fmt.Sprintf("calls of the driver hold %d killed processes that read the devices; the next one starts when one of them ends", mostStuck))
+	select {
+	case o.readers <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // listen sends what the child prints, until it prints no more.

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -44,16 +43,14 @@ func openDay(folder string) (*dayFile, []trend.Minute, error) {
 	}
 	d.file = file
 	var minutes []trend.Minute
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	err = eachLine(file, func(line []byte) {
 		var m trend.Minute
-		if json.Unmarshal(lines.Bytes(), &m) == nil && (len(minutes) == 0 || minutes[len(minutes)-1].At.Before(m.At)) {
+		if json.Unmarshal(line, &m) == nil && (len(minutes) == 0 || minutes[len(minutes)-1].At.Before(m.At)) {
 			minutes = append(minutes, m)
 		}
 		d.lines++
-	}
-	if err := lines.Err(); err != nil {
+	})
+	if err != nil {
 		d.close()
 		return nil, nil, fmt.Errorf("cannot read the last day in %s: %w", d.path, err)
 	}

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,10 +36,9 @@ func openEnded(folder string) (*endedLog, []trend.Ended, error) {
 		return nil, nil, fmt.Errorf("cannot keep the use of leases: %w", err)
 	}
 	e := &endedLog{folder: folder, file: file}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		e.lines++
+	if err := eachLine(file, func([]byte) { e.lines++ }); err != nil {
+		_ = file.Close()
+		return nil, nil, fmt.Errorf("cannot read the use of leases: %w", err)
 	}
 	if _, err := file.WriteString("\n"); err != nil { // ends a line that a killed process has left
 		_ = file.Close()
@@ -118,6 +116,9 @@ func (e *endedLog) close() {
 
 // Folder is where the gpuard serve of this user keeps what it has seen; "" nowhere.
 func Folder(host *machine.Host) string {
+	if folder, _ := host.Env.Lookup("STATE_DIRECTORY"); filepath.IsAbs(folder) && host.Hardware() { // by StateDirectory= of systemd
+		return folder
+	}
 	if home := host.StateHome(); home != "" && host.Hardware() {
 		return filepath.Join(home, "serve")
 	}
@@ -125,25 +126,44 @@ func Folder(host *machine.Host) string {
 }
 
 // Leases are those of this machine that have ended: of this user (of root: of all users) by the lines that they left, and
-// what a gpuard serve has watched, root's if there is one, else that of this user.
+// what a gpuard serve has watched, root's and that of this user.
 func Leases(ctx context.Context, host *machine.Host) ([]trend.Ended, error) {
 	written, err := host.EndedLeases(ctx)
 	if err != nil || !host.Hardware() {
 		return trend.Merge(written, nil), err
 	}
-	for _, folder := range []string{filepath.Join("/", host.Root, "var/lib/gpuard/serve"), Folder(host)} {
+	seen, err := watched(host)
+	return trend.Merge(written, seen), err
+}
+
+// watched reads what root's gpuard serve has seen, and that of this user. Of a lease that both saw, the one that looked
+// longer counts.
+func watched(host *machine.Host) (list []trend.Ended, err error) {
+	at := map[string]int{}
+	for _, folder := range slices.Compact([]string{filepath.Join("/", host.Root, "var/lib/gpuard/serve"), Folder(host)}) {
 		if folder == "" {
 			continue
 		}
-		watched, err := readEnded(folder)
-		if err == nil {
-			return trend.Merge(written, watched), nil
+		some, err := readEnded(folder)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			continue
 		}
-		if !errors.Is(err, os.ErrNotExist) && !errors.Is(err, os.ErrPermission) {
+		if err != nil {
 			return nil, err
 		}
+		for _, e := range some {
+			key := e.Lease + " " + e.Since.UTC().String()
+			i, known := at[key]
+			switch {
+			case !known:
+				at[key] = len(list)
+				list = append(list, e)
+			case list[i].Until.Before(e.Until):
+				list[i] = e
+			}
+		}
 	}
-	return trend.Merge(written, nil), nil
+	return list, nil
 }
 
 // Save writes a picture, in place of what the file had.
@@ -172,15 +192,13 @@ func readEnded(folder string) (list []trend.Ended, err error) {
 	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
 		return nil, os.ErrPermission // somebody else's
 	}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	err = eachLine(file, func(line []byte) {
 		var e trend.Ended
-		if json.Unmarshal(lines.Bytes(), &e) == nil && e.Lease != "" {
+		if json.Unmarshal(line, &e) == nil && e.Lease != "" {
 			list = append(list, e)
 		}
-	}
-	if err := lines.Err(); err != nil {
+	})
+	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", file.Name(), err)
 	}
 	return list, nil

@@ -5,19 +5,98 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/status"
+	"gpuard/internal/host/sys"
 )
 
 // jobMap keeps files for dcgm-exporter, which adds their lines to its metrics as the label hpc_job
 // (NVIDIA/dcgm-exporter README.md, "How to include HPC jobs in metric labels"): one for each device with a lease, named
 // by its index, of a slice "2.0", with a line for each lease.
 type jobMap struct {
-	folder  string
+	dir     *sys.Dir
 	written map[string]string // text of each file, by its name
+}
+
+// openJobs opens the folder, which no other user may be able to change, and removes what an earlier process has left
+// there.
+func openJobs(folder string) (*jobMap, error) {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the folder for dcgm-exporter: %w", err)
+	}
+	if err := sys.Guarded(folder); err != nil {
+		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)
+	}
+	place, err := sys.Follow(folder)
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)
+	}
+	defer place.Close() //nolint:errcheck // opened for its place
+	st, err := place.Status()
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)
+	}
+	if st.Mode&0o022 != 0 {
+		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: other users can change %s; chmod go-w %[1]s", folder)
+	}
+	dir, err := place.Dir(".")
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)
+	}
+	j := &jobMap{dir: dir}
+	if err := j.clear(); err != nil {
+		return nil, fmt.Errorf("cannot remove old jobs for dcgm-exporter: %w", err)
+	}
+	return j, nil
+}
+
+// clear removes the files of a killed process: those with the name of a device and only lines of ours, and unfinished
+// ones.
+func (j *jobMap) clear() error {
+	names, err := j.dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	device, line := regexp.MustCompile(`^\d+(\.\d+)?$`), regexp.MustCompile(`^\S.* [0-9a-z]+ \([^()]+\)$`)
+	for _, name := range names {
+		ours := strings.HasPrefix(name, sys.NewPrefix)
+		if device.MatchString(name) {
+			text, err := j.text(name)
+			ours = err == nil && text != "" && !slices.ContainsFunc(strings.Split(strings.TrimSuffix(text, "\n"), "\n"), func(l string) bool { return !line.MatchString(l) })
+		}
+		if ours {
+			if err := j.dir.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// text is what a small file of the caller's in the folder holds.
+func (j *jobMap) text(name string) (string, error) {
+	fd, err := j.dir.Open(name, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK)
+	if err != nil {
+		return "", err
+	}
+	file := os.NewFile(uintptr(fd), name) //nolint:gosec // a descriptor
+	defer file.Close()                    //nolint:errcheck // read only
+	info, err := file.Stat()
+	if err != nil {
+		return "", err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || int(owner.Uid) != os.Geteuid() {
+		return "", os.ErrPermission
+	}
+	text := make([]byte, 64<<10)
+	n, err := file.Read(text)
+	return string(text[:n]), err
 }
 
 // write makes the files those of this report.
@@ -39,21 +118,15 @@ func (j *jobMap) write(s *status.Report) error {
 	var all []error
 	for name := range j.written {
 		if _, still := wanted[name]; !still {
-			if err := os.Remove(filepath.Join(j.folder, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := j.dir.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 				all = append(all, err)
 			}
 		}
 	}
 	for name, text := range wanted {
-		if j.written[name] == text {
-			continue
+		if j.written[name] != text {
+			all = append(all, j.dir.Replace(name, []byte(text), 0o644)) // the exporter is another user
 		}
-		path := filepath.Join(j.folder, name)
-		err := os.WriteFile(path+".new", []byte(text), 0o644) //nolint:gosec // the exporter is another user
-		if err == nil {
-			err = os.Rename(path+".new", path)
-		}
-		all = append(all, err)
 	}
 	j.written = wanted
 	if err := errors.Join(all...); err != nil {

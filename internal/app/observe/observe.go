@@ -33,6 +33,7 @@ type Seen struct {
 	Minutes  []trend.Minute // of the last day, oldest first
 	Width    time.Duration  // of a minute
 	Children int            // how many readers were started
+	Uses     []trend.Ended  // of the leases that have not ended, until now
 }
 
 // Observer keeps what was seen last.
@@ -47,6 +48,11 @@ type Observer struct {
 	jobs *jobMap   // nil: no files for dcgm-exporter
 
 	watch trend.Watch // of what the owner of the machine should know
+
+	readers chan struct{} // filled by each reader that was started and has not ended
+	mapping bool          // jobs are kept
+	lost    bool          // the last write was not taken
+	writes  chan func()   // to files, in this order; a file system that hangs keeps nobody waiting
 
 	mu        sync.Mutex
 	last      message // of the child
@@ -65,7 +71,7 @@ func interval(host *machine.Host) time.Duration { return cmp.Or(host.Times.Obser
 // is told by the error, and the observer works without it.
 func New(host *machine.Host, folder string) (*Observer, error) {
 	own := *host
-	o := &Observer{Host: &own, listeners: map[chan struct{}]bool{}}
+	o := &Observer{Host: &own, listeners: map[chan struct{}]bool{}, readers: make(chan struct{}, mostStuck), writes: make(chan func(), mostWrites)}
 	width := cmp.Or(host.Times.Minute, time.Minute)
 	o.day, o.watch.Minute = trend.NewDay(width), width
 	if host.Hardware() {
@@ -93,7 +99,11 @@ func New(host *machine.Host, folder string) (*Observer, error) {
 }
 
 // MapJobs keeps files with the leases of each device in a folder, for dcgm-exporter. Call it before Run.
-func (o *Observer) MapJobs(folder string) { o.jobs = &jobMap{folder: folder} }
+func (o *Observer) MapJobs(folder string) (err error) {
+	o.jobs, err = openJobs(folder)
+	o.mapping = err == nil
+	return err
+}
 
 // Now is what was seen last.
 func (o *Observer) Now() Seen {
@@ -118,14 +128,7 @@ func (o *Observer) Listen() (changed <-chan struct{}, leave func()) {
 
 // Run observes until ctx ends.
 func (o *Observer) Run(ctx context.Context) {
-	defer func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		_ = o.log.add(nil, o.uses.Open())  // the next one goes on with them
-		_ = o.jobs.write(&status.Report{}) // else dcgm-exporter would show them for ever
-		o.log.close()
-		o.file.close()
-	}()
+	defer o.keep()()
 	for pause := time.Second; ctx.Err() == nil; {
 		began := time.Now()
 		why := o.child(ctx)
@@ -213,26 +216,12 @@ func (o *Observer) show(s *status.Report, rules policy.Watch) (say []string, tro
 	o.seen.Counts = o.seen.Counts.After(before, s)
 	o.watch.Rules = rules
 	troubles = o.watch.Add(s)
-	if err := o.jobs.write(s); err != nil {
-		say = append(say, err.Error())
-		o.jobs = nil
-	}
-	over := o.day.Add(s)
-	if ended := o.uses.Add(s); len(ended) > 0 || over != nil {
-		if err := o.log.add(ended, o.uses.Open()); err != nil {
-			say = append(say, err.Error()+"; the use of leases is not kept")
-			o.log.close()
-			o.log = nil
-		}
-	}
+	over, ended := o.day.Add(s), o.uses.Add(s)
 	if over != nil {
 		o.seen.Minutes = o.day.Minutes()
-		if err := o.file.add(*over, o.seen.Minutes); err != nil {
-			say = append(say, err.Error()+"; the last day is kept in memory only")
-			o.file.close()
-			o.file = nil
-		}
 	}
+	o.seen.Uses = o.uses.Open()
+	say = append(say, o.later(s, over, ended)...)
 	o.seen.Report, o.seen.At, o.seen.Trouble = *s, time.Now(), ""
 	o.notice()
 	return say, troubles

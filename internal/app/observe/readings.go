@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,7 +105,7 @@ func (e *errorsSeen) add(m *gpu.Machine) {
 	}
 }
 
-// paced reads all of the machine only now and then, and what changes from second to second each time. Lists of
+// paced reads all of the machine only now and then, and what changes from second to second each time. Power, lists of
 // processes and the health of a device take longer in NVIDIA's driver than all else together, and a driver that is
 // asked often slows the jobs down. What was not asked for keeps its last value. Each process gets its start: when the list
 // is looked at, another one may have its PID.
@@ -114,7 +115,7 @@ func paced(read machine.Reader, processes proc.FS, now, patience time.Duration) 
 	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		whole := time.Since(at) >= now
 		if !whole {
-			what &^= gpu.Processes | gpu.Health | gpu.Links
+			what &^= gpu.Power | gpu.Processes | gpu.Health | gpu.Links
 		}
 		if strings.Contains(last.Source, "nvml") { // nvidia-smi needs more; a device that is late is shown as such
 			var cancel context.CancelFunc
@@ -149,6 +150,7 @@ func filled(m, last gpu.Machine) gpu.Machine {
 			continue
 		}
 		old := last.Devices[j]
+		d.Power, d.PowerLimit = cmp.Or(d.Power, old.Power), cmp.Or(d.PowerLimit, old.PowerLimit)
 		d.ECC, d.ECCCorrected, d.ECCUncorrected = old.ECC, old.ECCCorrected, old.ECCUncorrected
 		d.RemappedRows, d.RetiredPages, d.RecoveryAction = old.RemappedRows, old.RetiredPages, old.RecoveryAction
 		d.Persistence, d.ComputeMode, d.Unlisted, d.Links = old.Persistence, old.ComputeMode, old.Unlisted, old.Links

@@ -13,6 +13,18 @@ type Source struct {
 	Title string        // in English
 	Every time.Duration // between two readings while somebody looks
 	Read  func(ctx context.Context) (any, error)
+
+	// Public is a copy of an answer without what only its owner may know; nil: all of it is for everybody.
+	Public func(any) any
+
+	Gauges func(any) []Gauge // of an answer, for Prometheus; nil: none
+}
+
+// Gauge is one value for Prometheus.
+type Gauge struct {
+	Name, Help string
+	Value      float64
+	Labels     []string // names and values in turn
 }
 
 // Action is something that a view may be asked for.

@@ -66,7 +66,7 @@ func dashboard() object {
 		{"Leased devices by user", "none", "count by (user) (group by (user, uuid) (gpuard_lease_info))", "{{user}}"},
 		{"Memory by user", "bytes", "sum by (user) (gpuard_gpu_processes_memory_bytes)", "{{user}}"},
 		{"Processes without a lease", "none", `sum by (user) (gpuard_gpu_processes{foreign="true"})`, "{{user}}"},
-		{"Shares: used of what was promised", "percentunit", "gpuard_lease_memory_used_bytes / on (lease, uuid) gpuard_lease_memory_quota_bytes", "{{lease}}"},
+		{"Shares: used of what was promised", "percentunit", "gpuard_lease_memory_used_bytes / on (lease, uuid, user) gpuard_lease_memory_quota_bytes", "{{lease}}"},
 		{"Idle although leased", "none", `count((gpuard_gpu_state{state="leased"} == 1) and on (instance, uuid) (avg_over_time(gpuard_gpu_utilization_ratio[1h]) < 0.05))`, "devices"},
 		{"Wait until a device was there, 90th percentile", "s", "histogram_quantile(0.9, sum by (le) (increase(gpuard_queue_wait_seconds_bucket[1h])))", "last hour"},
 		{"Health", "none", `sum by (health) (gpuard_gpu_health)`, "{{health}}"},

@@ -163,12 +163,14 @@ type What uint
 // Parts of a machine, cheapest first. Identity is always read.
 const (
 	Identity  What = 1 << iota // index, UUID, name, PCI, minor, compute capability, MIG layout, memory total
-	Load                       // memory, utilisation, temperature, power, clocks, clock events
+	Quick                      // memory, utilisation, temperature, clocks, clock events
+	Power                      // power and its limit
 	Processes                  // processes on each device
 	Links                      // link class between devices
 	Health                     // ECC, remapped rows, retired pages, recovery action, modes
 	Anew                       // count the devices again first: a device may have appeared since this process started
 
+	Load       = Quick | Power
 	Everything = Identity | Load | Processes | Links | Health
 )
 

@@ -58,7 +58,9 @@ func (u *Uses) Restore(open []Ended) {
 func (u *Uses) Open() []Ended {
 	out := []Ended{}
 	for _, name := range slices.Sorted(maps.Keys(u.open)) {
-		out = append(out, *u.open[name])
+		e := *u.open[name]
+		e.Devices = slices.Clone(e.Devices) // they are still counted
+		out = append(out, e)
 	}
 	return out
 }

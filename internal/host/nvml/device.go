@@ -14,15 +14,15 @@ type reader struct {
 	answer
 }
 
-// parts is the highest number of parts in a reading: identity, size, load, processes, health and links.
-const parts = 6
+// parts is the highest number of parts in a reading: identity, size, load, power, processes, health and links.
+const parts = 7
 
 func (r *reader) parts(what gpu.What) []func() {
 	list := []func(){r.identity, func() { r.size(what) }}
 	for _, part := range []struct {
 		of   gpu.What
 		read func()
-	}{{gpu.Load, r.load}, {gpu.Processes, r.readProcesses}, {gpu.Health, r.health}, {gpu.Links, r.readEnds}} {
+	}{{gpu.Quick, r.load}, {gpu.Power, r.power}, {gpu.Processes, r.readProcesses}, {gpu.Health, r.health}, {gpu.Links, r.readEnds}} {
 		if what&part.of != 0 {
 			list = append(list, part.read)
 		}

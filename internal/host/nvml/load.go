@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// load reads what changes from second to second, except for memory, which size reads.
+// load reads what changes from second to second, except for memory, which size reads, and power.
 func (r *reader) load() {
 	d := &r.device
 	var busy utilization
@@ -15,12 +15,15 @@ func (r *reader) load() {
 	d.Temperature = r.temperature()
 	d.TempSlowdown = r.numberOf("nvmlDeviceGetTemperatureThreshold", thresholdSlowdown)
 	d.TempMargin = r.margin()
-	d.Power = watts(r.number("nvmlDeviceGetPowerUsage"))
-	d.PowerLimit = watts(r.number("nvmlDeviceGetEnforcedPowerLimit"))
 	d.ClockSM = r.numberOf("nvmlDeviceGetClockInfo", clockSM)
 	d.ClockSMMax = r.numberOf("nvmlDeviceGetMaxClockInfo", clockSM)
 	d.ClockMemory = r.numberOf("nvmlDeviceGetClockInfo", clockMemory)
 	d.ClockEvents = r.clockEvents()
+}
+
+func (r *reader) power() {
+	r.device.Power = watts(r.number("nvmlDeviceGetPowerUsage"))
+	r.device.PowerLimit = watts(r.number("nvmlDeviceGetEnforcedPowerLimit"))
 }
 
 func watts(milliwatts *int) *float64 {

@@ -21,20 +21,16 @@ import (
 	"gpuard/internal/core/trend"
 )
 
-type serveOptions struct {
-	listen, token, cert, key, jobs string
-	names                          []string
-}
-
 func (p *Program) serve() *cobra.Command {
-	o := &serveOptions{}
+	o := &observe.Serving{}
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
 		Short: "Show the machine as a page, and as metrics for Prometheus",
 		Long: `Serves a page with the devices, the last day, who uses what, your queue,
 services and findings; /metrics for Prometheus; and the same as JSON below
 /api/. It only looks: leases, jobs and the line do not need it. Other users of
-this machine can open the page too; it shows them what gpuard status would.
+this machine can open the page too; it shows them names of jobs and commands,
+as gpuard status would, and no arguments or folders.
 
 What is wrong it tells once, here and on your other terminals. Run by root it
 also does what /etc/gpuard/config.yaml says under watch: it posts to a webhook,
@@ -42,7 +38,8 @@ and warns or ends processes without a lease on GPUs that others have leased.
 
 With --token-file, who has the token may also cancel, release, drain and evict
 by the page, as far as your own command line could. The file is made if it is
-missing, and only you can read it. Ctrl-C ends gpuard serve.`,
+missing, and only you can read it. Outside this machine that needs --tls-cert.
+Ctrl-C ends gpuard serve.`,
 		Example: `  gpuard serve                             http://127.0.0.1:8470
   gpuard serve --token-file ~/.gpuard-token
   ssh -L 8470:127.0.0.1:8470 box           then open it on your own machine`,
@@ -51,34 +48,30 @@ missing, and only you can read it. Ctrl-C ends gpuard serve.`,
 			return report(func() error { return p.serveWith(cmd, o) })
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&o.listen, "listen", "127.0.0.1:8470", "`ADDRESS` and port to listen on")
-	f.StringVar(&o.token, "token-file", "", "allow actions to those who have the token in `FILE`")
-	f.StringSliceVar(&o.names, "name", nil, "other `NAME` by which this machine is asked, such as box.example.org")
-	f.StringVar(&o.cert, "tls-cert", "", "certificate `FILE` (PEM), for HTTPS")
-	f.StringVar(&o.key, "tls-key", "", "`FILE` with the key of the certificate (PEM)")
-	f.StringVar(&o.jobs, "dcgm-jobs", "", "keep files with the leases of each GPU in `FOLDER`, for dcgm-exporter")
+	addPageFlags(cmd, o)
+	cmd.Flags().StringVar(&o.Jobs, "dcgm-jobs", "", "keep files with the leases of each GPU in `FOLDER`, for dcgm-exporter")
 	return cmd
 }
 
-func (p *Program) serveWith(cmd *cobra.Command, o *serveOptions) error {
-	if err := refuseEmpty(cmd, "listen", "token-file", "name", "tls-cert", "tls-key", "dcgm-jobs"); err != nil {
+func (p *Program) serveWith(cmd *cobra.Command, o *observe.Serving) error {
+	if err := refuseEmpty(cmd, append(pageFlags(), "dcgm-jobs")...); err != nil {
 		return asUsage(err)
 	}
-	if (o.cert == "") != (o.key == "") {
-		return usagef("cannot use --tls-cert without --tls-key, nor the other way round: name both files")
+	if err := bothForTLS(o.Cert, o.Key); err != nil {
+		return err
 	}
 	if p.Views.Serve == nil {
 		return p.view()
 	}
-	if info, err := os.Stat(o.jobs); o.jobs != "" && (err != nil || !info.IsDir()) {
-		return usagef("cannot write the jobs for dcgm-exporter into %s: make the folder first: mkdir -p %[1]s", o.jobs)
+	if info, err := os.Stat(o.Jobs); o.Jobs != "" && (err != nil || !info.IsDir()) {
+		return usagef("cannot write the jobs for dcgm-exporter into %s: make the folder first: mkdir -p %[1]s", o.Jobs)
 	}
-	token, err := tokenIn(o.token)
+	token, err := tokenIn(o.TokenFile)
 	if err != nil {
 		return err
 	}
-	return p.Views.Serve(cmd.Context(), p.watched(), observe.Serving{Listen: o.listen, TokenFile: o.token, Token: token, Names: o.names, Cert: o.cert, Key: o.key, Jobs: o.jobs})
+	o.Token = token
+	return p.Views.Serve(cmd.Context(), p.watched(), *o)
 }
 
 // Views are the commands that gpuard-view has; those that are nil are started there.
@@ -91,20 +84,21 @@ type Views struct {
 // view becomes gpuard-view, with the same arguments.
 func (p *Program) view() error {
 	const name = "gpuard-view"
-	var places []string
+	path, err := beside(name)
+	if err != nil {
+		return fmt.Errorf("cannot find %s, which has the page, the full screen and pictures: it belongs beside gpuard, and is in the same package; from source: go build -o ~/.local/bin/ ./cmd/gpuard-view", name)
+	}
+	return fmt.Errorf("cannot start %s: %w", path, unix.Exec(path, append([]string{name}, p.Args...), os.Environ()))
+}
+
+// beside is the path of a program beside this one, or else in PATH.
+func beside(name string) (string, error) {
 	if self, err := os.Executable(); err == nil {
-		places = append(places, filepath.Join(filepath.Dir(self), name))
-	}
-	if found, err := exec.LookPath(name); err == nil {
-		places = append(places, found)
-	}
-	for _, path := range places {
-		err := unix.Exec(path, append([]string{name}, p.Args...), os.Environ())
-		if !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("cannot start %s: %w", path, err)
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
+			return path, nil
 		}
 	}
-	return fmt.Errorf("cannot find %s, which has the page, the full screen and pictures: it belongs beside gpuard, and is in the same package; from source: go build -o ~/.local/bin/ ./cmd/gpuard-view", name)
+	return exec.LookPath(name)
 }
 
 // watched is what a view may show and do: what this command line can.

@@ -3,12 +3,15 @@ package cli
 import (
 	"context"
 	"fmt"
+	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
 	"gpuard/internal/app/doctor"
 	"gpuard/internal/app/leases"
 	"gpuard/internal/app/observe"
+	"gpuard/internal/app/queue"
 	"gpuard/internal/app/services"
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/trend"
@@ -27,12 +30,40 @@ type projectUp struct {
 	Instances  []psInstance `json:"instances"`  // dependencies first, else in the order of the file
 }
 
+// queuePart is what the page shows of the queue: more jobs wait than are in the answer.
+type queuePart struct {
+	queueAnswer
+	more int
+}
+
+// queueGauges count the jobs, and say how long those in the answer waited, or have waited until now.
+func queueGauges(answer any) (all []observe.Gauge) {
+	a, ok := answer.(queuePart)
+	if !ok {
+		return nil
+	}
+	n := map[string]int{"running": 0, "pending": a.more}
+	for i := range a.Jobs {
+		e, state := &a.Jobs[i], "pending"
+		if e.State == queue.Running {
+			state = "running"
+		}
+		n[state]++
+		all = append(all, observe.Gauge{Name: "gpuard_job_wait_seconds", Help: "How long a job of the queue waited from submit to its start, or has waited until now.", Value: e.Waited,
+			Labels: []string{"job", strconv.Itoa(e.Number), "state", state}})
+	}
+	for _, state := range []string{"running", "pending"} {
+		all = append(all, observe.Gauge{Name: "gpuard_jobs", Help: "Jobs of the queue of the user who runs gpuard serve that have not ended.", Value: float64(n[state]), Labels: []string{"state", state}})
+	}
+	return all
+}
+
 // sources are the parts of the page besides the devices.
 func (p *Program) sources() []observe.Source {
 	return []observe.Source{
-		{Name: "queue", Title: "Queue", Every: 2 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (queueAnswer, error) {
-			a, _, err := p.queued(ctx, shownJobs)
-			return a, err
+		{Name: "queue", Title: "Queue", Every: 2 * time.Second, Public: shown(publicQueue), Gauges: queueGauges, Read: within(10*time.Second, func(ctx context.Context) (queuePart, error) {
+			a, more, err := p.queued(ctx, shownJobs)
+			return queuePart{a, more}, err
 		})},
 		{Name: "services", Title: "Services", Every: 2 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (servicesAnswer, error) {
 			a := servicesAnswer{"gpuard.services/1", []projectUp{}}
@@ -41,7 +72,7 @@ func (p *Program) sources() []observe.Source {
 				a.Projects = append(a.Projects, projectUp{found.Project, found.File, found.Supervised, found.Instances})
 			}
 			return a, nil
-		})},
+		}), Public: shown(publicServices)},
 		{Name: "findings", Title: "Findings", Every: time.Minute, Read: within(time.Minute, func(ctx context.Context) (diagnosed, error) {
 			d, err := doctor.Diagnose(ctx, p.Host, "", false)
 			return diagnosed{"gpuard.doctor/1", d}, err
@@ -57,6 +88,19 @@ func (p *Program) sources() []observe.Source {
 			return a, err
 		})},
 	}
+}
+
+// reviveApart is revive for a page: gpuard itself starts the queue, which else would be a process of gpuard-view.
+func (p *Program) reviveApart(ctx context.Context, q *queue.Queue) error {
+	program, err := beside("gpuard")
+	if err != nil {
+		return p.revive(q)
+	}
+	out, err := exec.CommandContext(ctx, program, "queue", "--mine").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("cannot start the queue: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
 }
 
 // actions are what may be asked for with the token: each does what the command of its name does.
@@ -75,7 +119,7 @@ func (p *Program) actions() []observe.Action {
 			if err := q.Ask(ctx, record.Cancel, numbers...); err != nil {
 				return err
 			}
-			return p.revive(q)
+			return p.reviveApart(ctx, q)
 		}},
 		{Name: "release", Do: func(ctx context.Context, words []string) error {
 			for _, id := range words {

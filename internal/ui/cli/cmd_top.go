@@ -9,7 +9,8 @@ func (p *Program) top() *cobra.Command {
 		Long: `Shows the devices with their last seconds, who has them, processes without a
 lease, and what waits, on the whole screen, each second. Keys: arrows choose a
 row, s sorts, / filters, r releases a lease, e ends a process without a lease, d
-takes the GPU out of use or back; each asks first. q or Ctrl-C leaves.`,
+takes the GPU out of use or back; each asks first. ? shows the keys, q or Ctrl-C
+leaves.`,
 		Example: "  gpuard top\n  gpuard top --machine demo",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -49,7 +49,9 @@ type model struct {
 	filter        string
 	typing        bool
 	at            string // row that is chosen
-	said          string // last answer, until the next key
+	said          string // last answer, until the next key, or for a while
+	saidAt        time.Time
+	help          bool // the keys are shown, until the next one
 	ask           *question
 }
 
@@ -66,8 +68,10 @@ type (
 	outcome string
 )
 
-// seconds of load that are kept for the curves.
-const seconds = 120
+const (
+	seconds = 120              // of load that are kept for the curves
+	stays   = 15 * time.Second // how long an answer is shown
+)
 
 // Init waits for the first reading.
 func (m model) Init() tea.Cmd { return m.await() }
@@ -85,6 +89,15 @@ func (m model) await() tea.Cmd {
 
 // Update takes a key, a size or a reading in.
 func (m model) Update(message tea.Msg) (tea.Model, tea.Cmd) {
+	next, cmd := m.update(message)
+	if n, ok := next.(model); ok && n.said != m.said {
+		n.saidAt = n.seen.At
+		return n, cmd
+	}
+	return next, cmd
+}
+
+func (m model) update(message tea.Msg) (tea.Model, tea.Cmd) {
 	switch x := message.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = max(20, x.Width), max(6, x.Height)
@@ -95,6 +108,10 @@ func (m model) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		m.said = string(x)
 	case tea.KeyPressMsg:
 		m.said = ""
+		if m.help && !leaves(x.String()) {
+			m.help = false
+			return m, nil
+		}
 		switch {
 		case m.ask != nil:
 			return m.answer(x.String())
@@ -121,6 +138,9 @@ func (m *model) take(seen observe.Seen) {
 	if !fresh {
 		return
 	}
+	if seen.At.Sub(m.saidAt) >= stays {
+		m.said = ""
+	}
 	for _, d := range seen.Report.Devices {
 		load := -1.0
 		if d.Utilization != nil {
@@ -140,12 +160,17 @@ func (m model) chosen(rows []row) int {
 	return max(0, slices.IndexFunc(rows, func(r row) bool { return r.id == m.at }))
 }
 
+func leaves(key string) bool { return key == "q" || key == "ctrl+c" || key == "ctrl+d" }
+
 func (m model) key(key string) (tea.Model, tea.Cmd) {
 	rows := m.rows()
 	at := m.chosen(rows)
-	switch key {
-	case "q", "ctrl+c", "ctrl+d":
+	if leaves(key) {
 		return m, tea.Quit
+	}
+	switch key {
+	case "?", "h":
+		m.help = true
 	case "up", "k":
 		at--
 	case "down", "j":

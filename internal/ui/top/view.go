@@ -19,36 +19,90 @@ func yellow(s string) string { return lipgloss.NewStyle().Foreground(lipgloss.Ye
 func faint(s string) string  { return lipgloss.NewStyle().Faint(true).Render(s) }
 func marked(s string) string { return lipgloss.NewStyle().Reverse(true).Render(s) }
 
-// screen is everything on it, in at most height lines of width columns.
+// screen is everything on it, in height lines of at most width columns.
 func (m model) screen() string {
-	var lines []string
-	add := func(line string) { lines = append(lines, ansi.Truncate(line, m.width, "…")) }
-	add(m.head())
-	for i := range m.seen.Report.Devices {
-		for _, line := range m.device(&m.seen.Report.Devices[i]) {
-			add(line)
-		}
-	}
-	for _, u := range m.seen.Report.Unavailable {
-		add(red(u.Text))
-		add(u.Remedy)
-	}
-	add("")
-	rows := m.rows()
-	add(faint(m.columns("GPU", "WHO", "WHAT", "MEMORY", "SINCE", "")))
-	room := max(1, m.height-len(lines)-2)
-	first := max(0, min(m.chosen(rows)-room/2, len(rows)-room))
-	for i := first; i < len(rows) && i < first+room; i++ {
-		add(m.line(rows[i], i == m.chosen(rows)))
-	}
-	if len(rows) == 0 {
-		add(faint("no leases, no processes, nothing waits"))
-	}
-	for len(lines) < m.height-1 {
+	bottom := m.bottom()
+	lines := append([]string{m.head()}, m.body(max(0, m.height-1-len(bottom)))...)
+	for len(lines) < m.height-len(bottom) {
 		lines = append(lines, "")
 	}
-	lines = append(lines[:max(0, min(len(lines), m.height-1))], ansi.Truncate(m.foot(), m.width, "…"))
+	lines = append(lines[:max(0, m.height-len(bottom))], bottom...)
+	for i := range lines {
+		lines[i] = ansi.Truncate(lines[i], m.width, "…")
+	}
 	return strings.Join(lines, "\n")
+}
+
+// body has so many lines at most: devices above, and what uses them below. What has no room is counted.
+func (m model) body(room int) []string {
+	if m.help {
+		return keys()
+	}
+	rows := m.rows()
+	list := 1 + min(2, max(1, len(rows)))
+	lines := m.devices(max(1, room-list-1))
+	if len(lines)+list < room {
+		lines = append(lines, "")
+	}
+	return append(lines, m.list(rows, max(1, room-len(lines)-1))...)
+}
+
+// devices are the lines about the devices.
+func (m model) devices(room int) (lines []string) {
+	for _, u := range m.seen.Report.Unavailable {
+		lines = append(lines, red(u.Text), u.Remedy)
+	}
+	all := m.seen.Report.Devices
+	for i := range all {
+		of, last := m.device(&all[i]), 1
+		if i == len(all)-1 {
+			last = 0
+		}
+		if len(lines)+len(of)+last > room {
+			return append(lines, faint(fmt.Sprintf("   and %s", count(len(all)-i, "more GPU", "more GPUs"))))
+		}
+		lines = append(lines, of...)
+	}
+	return lines
+}
+
+func count(n int, one, several string) string {
+	if n == 1 {
+		several = one
+	}
+	return fmt.Sprintf("%d %s", n, several)
+}
+
+// list is a heading with so many rows below, among them the chosen one.
+func (m model) list(rows []row, room int) []string {
+	if len(rows) == 0 {
+		return []string{faint(m.columns("GPU", "WHO", "WHAT", "MEMORY", "SINCE", "")), faint("no leases, no processes, nothing waits")}
+	}
+	below, beside := "", ""
+	if len(rows) > room {
+		if room > 1 {
+			room--
+			below = fmt.Sprintf("    and %d more", len(rows)-room)
+		} else {
+			beside = fmt.Sprintf("and %d more", len(rows)-room)
+		}
+	}
+	lines := []string{faint(m.columns("GPU", "WHO", "WHAT", "MEMORY", "SINCE", beside))}
+	at := m.chosen(rows)
+	first := max(0, min(at-room/2, len(rows)-room))
+	for i := first; i < len(rows) && i < first+room; i++ {
+		lines = append(lines, m.line(rows[i], i == at))
+	}
+	if below != "" {
+		lines = append(lines, faint(below))
+	}
+	return lines
+}
+
+// keys say what each key does.
+func keys() []string {
+	return []string{"", "↑ ↓ PgUp PgDn Home End  choose a row", "s  sort by GPU, user, memory or age", "/  show only rows with a text; Esc shows all",
+		"r  release the chosen lease", "e  end the chosen process without a lease", "d  take the GPU of the row out of use, or back", "?  these keys; any key goes back", "q  leave"}
 }
 
 func (m model) head() string {
@@ -166,22 +220,31 @@ func (m model) columns(device, user, command, memory, age, rest string) string {
 	return pad(device, 3) + " " + pad(user, who) + " " + pad(command, what) + " " + pad(memory, 8) + " " + pad(age, 6) + " " + rest
 }
 
+// bottom is the last answer, in as many lines as it needs, and what can be typed.
+func (m model) bottom() []string {
+	if m.said == "" {
+		return []string{m.foot()}
+	}
+	said := strings.Split(ansi.Wrap(m.said, m.width, ""), "\n")
+	return append(said[:min(len(said), max(1, m.height/2))], m.foot())
+}
+
 func (m model) foot() string {
 	switch {
 	case m.ask != nil:
 		return marked(" " + m.ask.question + " y/n ")
 	case m.typing:
 		return "filter: " + m.filter + "▏ Enter keeps it, Esc clears it"
-	case m.said != "":
-		return m.said
-	case m.width < 70:
-		return faint("↑↓ s:" + m.order() + " / r e d q")
+	case m.width < 48:
+		return faint("? keys  q quit")
+	case m.width < 80:
+		return faint("s sort  / filter  r release  e evict  d drain  ?")
 	}
 	keys := "↑↓ choose  s sort: " + m.order() + "  / filter"
 	if m.filter != "" {
-		keys += ": " + m.filter
+		keys = "s sort: " + m.order() + "  / filter: " + m.filter
 	}
-	return faint(keys + "  r release  e evict  d drain  q quit")
+	return faint(keys + "  r release  e evict  d drain  ? keys  q quit")
 }
 
 // pad makes text exactly as wide.

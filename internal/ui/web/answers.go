@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"gpuard/internal/app/observe"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/trend"
@@ -29,30 +30,50 @@ func public(s status.Report) status.Report {
 func discreet(d *status.Device) {
 	d.Leases, d.Processes = slices.Clone(d.Leases), slices.Clone(d.Processes)
 	for i := range d.Leases {
-		d.Leases[i].Line = ""
+		l := &d.Leases[i]
+		l.Line, l.Unhealthy, l.HeldBy = "", "", slices.Clone(l.HeldBy)
+		for j := range l.HeldBy {
+			l.HeldBy[j].Command = program(l.HeldBy[j].Command)
+		}
 	}
 	for i := range d.Processes {
-		if words := strings.Fields(d.Processes[i].Command); len(words) > 0 {
-			d.Processes[i].Command = path.Base(words[0])
-		}
+		d.Processes[i].Command = program(d.Processes[i].Command)
 	}
 }
 
-// seen is what this request may see.
-func (s *Site) seen(r *http.Request) status.Report {
-	report := s.Observer.Now().Report
-	if s.permitted(r) {
-		return report
+// program is the name of the program of a command line.
+func program(line string) string {
+	if words := strings.Fields(line); len(words) > 0 {
+		return path.Base(words[0])
 	}
-	return public(report)
+	return ""
 }
 
 func (s *Site) status(w http.ResponseWriter, r *http.Request) {
-	if s.Observer.Now().At.IsZero() {
-		refuse(w, http.StatusServiceUnavailable, s.Observer.Now().Trouble)
-		return
+	seen := s.Observer.Now()
+	switch {
+	case seen.At.IsZero():
+		refuse(w, http.StatusServiceUnavailable, seen.Trouble)
+	case s.permitted(r):
+		reply(w, seen.Report)
+	default:
+		s.replyOnce(w, "status", seen.At, func() any { return public(seen.Report) })
 	}
-	reply(w, s.seen(r))
+}
+
+// source answers with what a source said last, which all who ask share.
+func (s *Site) source(w http.ResponseWriter, r *http.Request, source observe.Source) {
+	answer, at, err := s.live.answer(r.Context(), source, jsonWaits)
+	switch {
+	case err != nil:
+		refuse(w, http.StatusServiceUnavailable, err.Error())
+	case source.Public == nil:
+		s.replyOnce(w, source.Name, at, func() any { return answer })
+	case s.permitted(r):
+		reply(w, answer)
+	default:
+		s.replyOnce(w, source.Name, at, func() any { return source.Public(answer) })
+	}
 }
 
 // Day is the JSON answer about the last day.
@@ -64,7 +85,9 @@ type Day struct {
 
 func (s *Site) day(w http.ResponseWriter, _ *http.Request) {
 	seen := s.Observer.Now()
-	reply(w, Day{"gpuard.day/1", seen.Width.Seconds(), append([]trend.Minute{}, seen.Minutes...)})
+	s.replyOnce(w, "day", ended(seen.Minutes), func() any {
+		return Day{"gpuard.day/1", seen.Width.Seconds(), append([]trend.Minute{}, seen.Minutes...)}
+	})
 }
 
 // Index is the JSON answer about what can be asked for.

@@ -7,22 +7,25 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"gpuard/internal/app/observe"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/status"
 )
 
 // dcgm gives readings under the names, units and labels of NVIDIA's dcgm-exporter (NVIDIA/dcgm-exporter,
 // etc/default-counters.csv), so that boards made for it work. It has only what means the same.
-type dcgm struct{ site *Site }
+type dcgm struct {
+	site *Site
+	now  func() observe.Seen
+}
 
 // Describe says nothing in advance.
 func (d dcgm) Describe(chan<- *prometheus.Desc) {}
 
 // Collect gives the readings that were seen last.
 func (d dcgm) Collect(out chan<- prometheus.Metric) {
-	seen := d.site.Observer.Now()
+	seen := d.now()
 	names := []string{"gpu", "UUID", "pci_bus_id", "device", "modelName", "Hostname", "DCGM_FI_DRIVER_VERSION"}
 	for _, m := range dcgmReadings() {
 		desc := prometheus.NewDesc(m.name, m.help, names, nil)
@@ -33,7 +36,7 @@ func (d dcgm) Collect(out chan<- prometheus.Metric) {
 				continue
 			}
 			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, *value,
-				strconv.Itoa(g.Index), string(g.UUID), strings.ToUpper(g.PCI), fmt.Sprintf("nvidia%d", g.Index), g.Name, d.site.Host, seen.Report.Driver)
+				strconv.Itoa(g.Index), uuidOf(g), strings.ToUpper(g.PCI), fmt.Sprintf("nvidia%d", g.Index), g.Name, d.site.Host, seen.Report.Driver)
 		}
 	}
 }
@@ -89,7 +92,5 @@ func asFloat(n *int) *float64 {
 }
 
 func (s *Site) dcgmMetrics() http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(dcgm{s})
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return exposed(dcgm{s, s.Observer.Now})
 }

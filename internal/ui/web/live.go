@@ -13,17 +13,10 @@ import (
 type live struct {
 	pages pages
 
-	mu    sync.Mutex
-	kept  map[string]*reading // by the name of the source
-	lines map[*line]bool      // open pages
-}
-
-// reading is the last answer of a source.
-type reading struct {
-	at     time.Time
-	answer any
-	err    error
-	done   chan struct{} // closed when the reading that is under way is over; nil: none is
+	mu      sync.Mutex
+	kept    map[string]*reading // by the name of the source
+	encoded map[string]encoded  // by the name of the answer
+	lines   map[*line]bool      // open pages
 }
 
 // line is one open page. It is cut when it does not take what is sent.
@@ -72,7 +65,7 @@ func (s *Site) Run(ctx context.Context) {
 func (s *Site) sections(ctx context.Context, t *template.Template) []part {
 	parts := []part{{Name: "devices", Body: s.devices(t, s.Observer.Now())}}
 	for _, source := range s.Sources {
-		answer, err := s.live.answer(ctx, source)
+		answer, _, err := s.live.answer(ctx, source, pageWaits)
 		parts = append(parts, part{Name: source.Name, Body: s.section(t, source, answer, err)})
 	}
 	return parts

@@ -2,6 +2,8 @@ package web
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -25,7 +27,9 @@ import (
 // https://prometheus.io/docs/practices/naming/; devices are named by UUID.
 type exposition struct {
 	site *Site
+	now  func() observe.Seen
 	out  chan<- prometheus.Metric
+	sent map[string]bool // names and labels: a second value for one would leave Prometheus without any
 }
 
 // Describe says nothing in advance: which metrics there are depends on the devices.
@@ -33,8 +37,8 @@ func (e exposition) Describe(chan<- *prometheus.Desc) {}
 
 // Collect gives the metrics of what was seen last.
 func (e exposition) Collect(out chan<- prometheus.Metric) {
-	e.out = out
-	seen := e.site.Observer.Now()
+	e.out, e.sent = out, map[string]bool{}
+	seen := e.now()
 	e.metric("gpuard_build_info", "gauge", "Version of gpuard.")(1, "version", e.site.Version)
 	if seen.At.IsZero() {
 		return
@@ -45,13 +49,52 @@ func (e exposition) Collect(out chan<- prometheus.Metric) {
 	e.leases(&seen.Report)
 	e.queue(&seen.Report, seen.Counts.Waits)
 	e.counts(seen)
+	e.uses(seen)
+	for _, source := range e.site.Sources {
+		if source.Gauges == nil {
+			continue
+		}
+		answer, _, err := e.site.live.answer(context.Background(), source, pageWaits)
+		if err != nil {
+			continue
+		}
+		for _, g := range source.Gauges(answer) {
+			e.metric(g.Name, "gauge", g.Help)(g.Value, g.Labels...)
+		}
+	}
+}
+
+// uses are what leases that have not ended did with their devices, as far as gpuard serve has looked.
+func (e exposition) uses(seen observe.Seen) {
+	busy := e.metric("gpuard_lease_busy_seconds_total", "counter", "How long a device of a lease was busy, by its measured load.")
+	idle := e.metric("gpuard_lease_idle_seconds_total", "counter", "How long a device of a lease was idle, by its measured load.")
+	for _, l := range seen.Uses {
+		for _, d := range l.Devices {
+			labels := []string{"lease", l.Lease, "uuid", string(d.UUID), "user", l.User}
+			busy(d.Busy, labels...)
+			idle(d.Idle, labels...)
+		}
+	}
 }
 
 // metrics answers Prometheus.
 func (s *Site) metrics() http.Handler {
+	return exposed(exposition{site: s, now: s.Observer.Now}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+}
+
+// exposed answers with what these collect. What one of them does wrong leaves the rest there.
+func exposed(all ...prometheus.Collector) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(exposition{site: s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	registry.MustRegister(all...)
+	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 16})
+}
+
+// uuidOf names a device in labels. One that is lost, or that may not be read, has no UUID.
+func uuidOf(d *status.Device) string {
+	if d.UUID == "" {
+		return fmt.Sprint("index-", d.Index)
+	}
+	return string(d.UUID)
 }
 
 // metric returns what adds the values of one metric; labels are names and values in turn.
@@ -65,25 +108,28 @@ func (e exposition) metric(name, kind, help string) func(value float64, labels .
 		for i := 0; i+1 < len(labels); i += 2 {
 			names, values = append(names, labels[i]), append(values, strings.ToValidUTF8(labels[i+1], "\ufffd"))
 		}
-		e.out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), of, value, values...)
+		if key := fmt.Sprintf("%s %q", name, values); !e.sent[key] {
+			e.sent[key] = true
+			e.out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), of, value, values...)
+		}
 	}
 }
 
 func (e exposition) devices(s *status.Report) {
 	info := e.metric("gpuard_gpu_info", "gauge", "A device; its other metrics have its uuid.")
 	for _, d := range s.Devices {
-		info(1, "uuid", string(d.UUID), "index", strconv.Itoa(d.Index), "vendor", string(d.Vendor), "name", d.Name, "pci_bus_id", d.PCI, "driver_version", s.Driver)
+		info(1, "uuid", uuidOf(&d), "index", strconv.Itoa(d.Index), "vendor", string(d.Vendor), "name", d.Name, "pci_bus_id", d.PCI, "driver_version", s.Driver)
 	}
 	state := e.metric("gpuard_gpu_state", "gauge", "Use of a device: 1 for the present one.")
 	for _, d := range s.Devices {
 		for _, use := range []status.Use{status.Free, status.Leased, status.Shared, status.Draining, status.Busy} {
-			state(truth(d.Use == use), "uuid", string(d.UUID), "state", string(use))
+			state(truth(d.Use == use), "uuid", uuidOf(&d), "state", string(use))
 		}
 	}
 	well := e.metric("gpuard_gpu_health", "gauge", "Health of a device: 1 for the present one.")
 	for _, d := range s.Devices {
 		for _, h := range []health.State{health.OK, health.Degraded, health.Unhealthy, health.Unknown} {
-			well(truth(d.Health == h), "uuid", string(d.UUID), "health", string(h))
+			well(truth(d.Health == h), "uuid", uuidOf(&d), "health", string(h))
 		}
 	}
 }
@@ -111,14 +157,14 @@ func (e exposition) loads(s *status.Report) {
 		add := e.metric(m.name, "gauge", m.help)
 		for _, d := range s.Devices {
 			if v := m.of(d); v != nil {
-				add(*v, "uuid", string(d.UUID))
+				add(*v, "uuid", uuidOf(&d))
 			}
 		}
 	}
 	clock := e.metric("gpuard_gpu_clock_hertz", "gauge", "Clock of the multiprocessors of a device.")
 	for _, d := range s.Devices {
 		if d.Clock != nil {
-			clock(float64(*d.Clock)*1e6, "uuid", string(d.UUID))
+			clock(float64(*d.Clock)*1e6, "uuid", uuidOf(&d))
 		}
 	}
 }
@@ -133,14 +179,14 @@ func truth(is bool) float64 {
 // processes are counted by owner: a process ID as a label would make a new series for each job.
 func (e exposition) processes(s *status.Report) {
 	type whose struct {
-		device  gpu.UUID
+		device  string
 		user    string
 		foreign bool
 	}
 	n, memory := map[whose]int{}, map[whose]gpu.Bytes{}
 	s.Each(func(d *status.Device) {
 		for _, p := range d.Processes {
-			by := whose{d.UUID, p.User, p.Foreign}
+			by := whose{uuidOf(d), p.User, p.Foreign}
 			n[by]++
 			if p.Memory != nil {
 				memory[by] += *p.Memory
@@ -152,51 +198,59 @@ func (e exposition) processes(s *status.Report) {
 	}
 	count := e.metric("gpuard_gpu_processes", "gauge", "Processes on a device; those without a lease are foreign.")
 	for _, by := range slices.SortedFunc(maps.Keys(n), order) {
-		count(float64(n[by]), "uuid", string(by.device), "user", by.user, "foreign", strconv.FormatBool(by.foreign))
+		count(float64(n[by]), "uuid", by.device, "user", by.user, "foreign", strconv.FormatBool(by.foreign))
 	}
 	size := e.metric("gpuard_gpu_processes_memory_bytes", "gauge", "Memory of a device that processes use.")
 	for _, by := range slices.SortedFunc(maps.Keys(memory), order) {
-		size(float64(memory[by]), "uuid", string(by.device), "user", by.user, "foreign", strconv.FormatBool(by.foreign))
+		size(float64(memory[by]), "uuid", by.device, "user", by.user, "foreign", strconv.FormatBool(by.foreign))
 	}
 }
 
 func (e exposition) leases(s *status.Report) {
 	type held struct {
-		uuid  gpu.UUID
-		lease status.Lease
+		lease  status.Lease
+		labels []string // its ID may be in a file of another user too
+		kind   string
 	}
 	var all []held
 	s.Each(func(d *status.Device) {
 		for _, l := range d.Leases {
-			all = append(all, held{d.UUID, l})
+			kind := "device"
+			switch {
+			case l.Share > 0:
+				kind = "share"
+			case d.Profile != "":
+				kind = "slice"
+			}
+			all = append(all, held{l, []string{"lease", l.ID, "uuid", uuidOf(d), "user", l.User}, kind})
 		}
 	})
 	info := e.metric("gpuard_lease_info", "gauge", "A lease on a device.")
 	for _, h := range all {
-		info(1, "lease", h.lease.ID, "uuid", string(h.uuid), "user", h.lease.User, "job", h.lease.Command, "quota_enforcement", string(h.lease.Quota))
+		info(1, append(h.labels, "job", h.lease.Command, "kind", h.kind, "quota_enforcement", string(h.lease.Quota))...)
 	}
 	since := e.metric("gpuard_lease_start_timestamp_seconds", "gauge", "When a lease began.")
 	for _, h := range all {
 		if h.lease.Since != nil {
-			since(seconds(*h.lease.Since), "lease", h.lease.ID, "uuid", string(h.uuid))
+			since(seconds(*h.lease.Since), h.labels...)
 		}
 	}
 	used := e.metric("gpuard_lease_memory_used_bytes", "gauge", "Memory of a device that the processes of a lease use.")
 	for _, h := range all {
 		if h.lease.Memory != nil {
-			used(float64(*h.lease.Memory), "lease", h.lease.ID, "uuid", string(h.uuid))
+			used(float64(*h.lease.Memory), h.labels...)
 		}
 	}
 	quota := e.metric("gpuard_lease_memory_quota_bytes", "gauge", "Memory of a device that is promised to a shared lease.")
 	for _, h := range all {
 		if h.lease.Share > 0 {
-			quota(float64(h.lease.Share), "lease", h.lease.ID, "uuid", string(h.uuid))
+			quota(float64(h.lease.Share), h.labels...)
 		}
 	}
 	ended := e.metric("gpuard_lease_ended", "gauge", "1 for a lease whose command has ended while another process keeps it.")
 	for _, h := range all {
 		if h.lease.Ended {
-			ended(1, "lease", h.lease.ID, "uuid", string(h.uuid))
+			ended(1, h.labels...)
 		}
 	}
 }

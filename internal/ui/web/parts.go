@@ -2,8 +2,6 @@ package web
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -120,6 +118,9 @@ func (s *Site) section(t *template.Template, source observe.Source, answer any, 
 	if err != nil {
 		return fill(t, "wrong", struct{ Wrong string }{err.Error()})
 	}
+	if source.Public != nil { // a page is asked for without the token
+		answer = source.Public(answer)
+	}
 	return fill(t, source.Name, view{answer, s.Token != ""})
 }
 
@@ -141,7 +142,7 @@ func (s *Site) page(w http.ResponseWriter, r *http.Request) {
 	}
 	parts := []part{{"devices", "Devices", s.devices(t, s.Observer.Now())}}
 	for _, source := range s.Sources {
-		answer, err := s.live.answer(r.Context(), source)
+		answer, _, err := s.live.answer(r.Context(), source, pageWaits)
 		parts = append(parts, part{source.Name, source.Title, s.section(t, source, answer, err)})
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -150,47 +151,4 @@ func (s *Site) page(w http.ResponseWriter, r *http.Request) {
 		Actions             bool
 		Parts               []part
 	}{language, s.Host, s.Version, s.Token != "", parts})
-}
-
-// answer is that of a source, about as old as it may be. A source that takes long keeps nobody waiting: the last answer is
-// shown meanwhile.
-func (l *live) answer(ctx context.Context, source observe.Source) (any, error) {
-	l.mu.Lock()
-	if l.kept == nil {
-		l.kept = map[string]*reading{}
-	}
-	kept := l.kept[source.Name]
-	if kept == nil {
-		kept = &reading{err: errors.New("it is being read")}
-		l.kept[source.Name] = kept
-	}
-	patience := 300 * time.Millisecond
-	if kept.at.IsZero() {
-		patience = time.Second
-	}
-	if kept.done == nil && time.Since(kept.at) >= source.Every { // several pages that open at once share one reading
-		kept.done = make(chan struct{})
-		go l.read(context.WithoutCancel(ctx), source, kept)
-	}
-	done := kept.done
-	l.mu.Unlock()
-	if done != nil {
-		select {
-		case <-done:
-		case <-time.After(patience):
-		}
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return kept.answer, kept.err
-}
-
-// read reads a source once.
-func (l *live) read(ctx context.Context, source observe.Source, kept *reading) {
-	answer, err := source.Read(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	kept.answer, kept.err, kept.at = answer, err, time.Now()
-	close(kept.done)
-	kept.done = nil
 }

@@ -26,6 +26,11 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 	if err != nil {
 		return err
 	}
+	if o.Token != "" && o.Cert == "" && !local(listener.Addr()) {
+		_ = listener.Close()
+		return exit.Usagef("cannot serve with a token at %s: it would travel unencrypted; add --tls-cert and --tls-key, or listen on 127.0.0.1", listener.Addr())
+	}
+	listener = &bounded{Listener: listener, places: make(chan struct{}, mostConnections)}
 	if o.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
 		if err != nil {
@@ -40,7 +45,9 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 		view.Host.Say(err.Error() + "; it is kept in memory only")
 	}
 	if o.Jobs != "" {
-		observer.MapJobs(o.Jobs)
+		if err := observer.MapJobs(o.Jobs); err != nil {
+			return err
+		}
 	}
 	observer.Tell = tell.New(ctx, observer.Host).Tell
 	site := newSite(observer, view, o)
@@ -50,7 +57,7 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 		observer.Run(ctx)
 	}()
 	go site.Run(ctx)
-	server := &http.Server{Handler: site.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	server := serverOf(site.Handler())
 	go func() {
 		<-ctx.Done()
 		_ = server.Close()
@@ -63,6 +70,11 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 		return nil
 	}
 	return fmt.Errorf("cannot serve: %w", err)
+}
+
+// serverOf gives each client a limited time for what it sends and for what it takes.
+func serverOf(handler http.Handler) *http.Server {
+	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: writeLimit, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 }
 
 func newSite(observer *observe.Observer, view observe.View, o observe.Serving) *Site {
@@ -82,13 +94,32 @@ func sayWhere(host *machine.Host, l net.Listener, o observe.Serving) {
 	if o.Cert != "" {
 		scheme = "https"
 	}
-	host.Say(fmt.Sprintf("the page is at %s://%s/ ; Ctrl-C ends it", scheme, l.Addr()))
-	if address, ok := l.Addr().(*net.TCPAddr); ok && !address.IP.IsLoopback() {
-		host.Say("everybody who reaches this address can open the page" + map[bool]string{true: ", and the token would travel unencrypted: use --tls-cert"}[o.Token != "" && o.Cert == ""])
+	host.Say(fmt.Sprintf("the page is at %s://%s/ ; Ctrl-C ends it", scheme, shownAddress(l.Addr(), o.Listen)))
+	if !local(l.Addr()) {
+		host.Say("everybody who reaches this address can open the page")
 	}
 	if o.Token != "" {
 		host.Say("the token is in " + o.TokenFile)
 	}
+}
+
+// local reports whether only this machine reaches an address.
+func local(a net.Addr) bool {
+	tcp, ok := a.(*net.TCPAddr)
+	return !ok || tcp.IP.IsLoopback()
+}
+
+// shownAddress is where a browser finds the page. Of a page at all addresses it has the name of this machine.
+func shownAddress(a net.Addr, asked string) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return a.String()
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host, _, _ = net.SplitHostPort(asked)
+	}
+	return net.JoinHostPort(host, fmt.Sprint(tcp.Port))
 }
 
 // ready tells systemd that requests are answered (sd_notify(3)).

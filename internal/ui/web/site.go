@@ -53,19 +53,30 @@ func (s *Site) Handler() http.Handler {
 	mux.HandleFunc("GET /api/status", s.status)
 	mux.HandleFunc("GET /api/day", s.day)
 	for _, source := range s.Sources {
-		mux.HandleFunc("GET /api/"+source.Name, func(w http.ResponseWriter, r *http.Request) {
-			answer, err := source.Read(r.Context())
-			if err != nil {
-				refuse(w, http.StatusServiceUnavailable, err.Error())
-				return
-			}
-			reply(w, answer)
-		})
+		mux.HandleFunc("GET /api/"+source.Name, func(w http.ResponseWriter, r *http.Request) { s.source(w, r, source) })
 	}
 	for _, action := range s.Actions {
 		mux.HandleFunc("POST /api/"+action.Name, func(w http.ResponseWriter, r *http.Request) { s.act(w, r, action) })
 	}
+	mux.HandleFunc("/api/", s.unknown)
 	return s.guard(mux)
+}
+
+// unknown refuses what no path below /api/ answers.
+func (s *Site) unknown(w http.ResponseWriter, r *http.Request) {
+	for _, action := range s.Actions {
+		if r.URL.Path == "/api/"+action.Name {
+			w.Header().Set("Allow", http.MethodPost)
+			refuse(w, http.StatusMethodNotAllowed, "cannot read "+r.URL.Path+": it is asked for by POST")
+			return
+		}
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", http.MethodGet)
+		refuse(w, http.StatusMethodNotAllowed, "cannot "+r.Method+" here: /api/ lists the actions")
+		return
+	}
+	refuse(w, http.StatusNotFound, "cannot find "+r.URL.Path+": /api/ lists what there is")
 }
 
 // guard refuses requests that another site's page could have made, and says what the page may load.

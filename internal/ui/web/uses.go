@@ -101,7 +101,7 @@ func (s *Site) useTable(ctx context.Context, by string) (trend.UseTable, bool) {
 	if at < 0 {
 		return trend.UseTable{}, false
 	}
-	answer, _ := s.live.answer(ctx, s.Sources[at])
+	answer, _, _ := s.live.answer(ctx, s.Sources[at], pageWaits)
 	report, _ := answer.(trend.UseReport)
 	i := slices.IndexFunc(report.Tables, func(t trend.UseTable) bool { return t.By == by })
 	if i < 0 {

@@ -48,7 +48,7 @@ func chinese() map[string]string {
 		"Job": "任务", "Who": "用户", "State": "状态", "Asks for": "申请", "Since": "开始时间", "May start": "预计开始", "own": "自己",
 		"waiting": "等待", "running": "运行", "held": "暂缓", "after": "等待其他任务", "done": "完成", "failed": "失败", "starting": "启动中", "refused": "被拒绝",
 		"No service is up.": "没有运行的服务。", "error": "错误", "warning": "警告", "info": "信息", "ok": "正常",
-		"user": "用户", "gpu": "设备", "command": "命令", "Hours granted": "租用小时", "used": "使用", "idle": "闲置", "not measured": "未测量", "others": "其他", "Leases": "租约", "No lease has ended yet.": "还没有结束的租约。",
+		"user": "用户", "gpu": "设备", "command": "命令", "by user": "按用户", "by gpu": "按设备", "by command": "按命令", "Hours granted": "租用小时", "used": "使用", "idle": "闲置", "not measured": "未测量", "others": "其他", "Leases": "租约", "No lease has ended yet.": "还没有结束的租约。",
 		"The devices are being read.": "正在读取设备。",
 	}
 }

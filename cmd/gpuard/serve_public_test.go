@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/app/queue"
+	"gpuard/internal/gate"
+)
+
+// secretive is a page of a user whose job and service have a secret in their arguments, and its token.
+func secretive(t *testing.T) (p *website, bearer string) {
+	t.Helper()
+	l := newJobLine(t, 1)
+	same(t, "submit", run(t, l.submitting("--hold", "--name", "train", "--note", "swordfish", "--cpu", "--", "sleep", "--password=swordfish")).code, 0)
+	dir := filepath.Join(t.TempDir(), "swordfish")
+	text := "services:\n  web:\n    cpu: true\n    command: [sh, -c, \"sleep 300 # swordfish\"]\n"
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "gpuard.yaml"), []byte("name: shop\n"+text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	up := l.cmd("up", "-d")
+	up.Dir = dir
+	got := run(t, up)
+	same(t, "up: "+got.err, got.code, 0)
+	down := l.cmd("down", "--now")
+	t.Cleanup(func() {
+		cmd := exec.Command(down.Path) // the test's context is over
+		cmd.Args, cmd.Env, cmd.Dir = down.Args, down.Env, dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	file := filepath.Join(t.TempDir(), "token")
+	p = l.serve("--token-file", file)
+	return p, "Bearer " + strings.TrimSpace(string(must(os.ReadFile(file))))
+}
+
+// TestServePublic: without the token nobody sees more than names of jobs, commands and services: not in JSON, not on the
+// page, and not in what it is sent later.
+func TestServePublic(t *testing.T) {
+	t.Parallel()
+	p, bearer := secretive(t)
+	eventually(t, "all of it is there", func() bool {
+		return strings.Contains(p.get("/api/queue").body, `"train"`) && strings.Contains(p.get("/api/services").body, `"web"`)
+	})
+	for _, path := range []string{"/api/queue", "/api/services", "/api/status", "/api/history", "/", "/metrics"} {
+		if got := p.get(path); got.code != http.StatusOK || strings.Contains(got.body, "swordfish") {
+			t.Errorf("%s: %d, %s", path, got.code, got.body)
+		}
+	}
+	contains(t, p.get("/").body, "train", "shop", "web")
+	contains(t, p.get("/api/queue").body, `"sleep"`)
+	for _, path := range []string{"/api/queue", "/api/services"} {
+		contains(t, p.get(path, "Authorization", bearer).body, "swordfish")
+		if strings.Contains(p.get(path, "Authorization", bearer+"x").body, "swordfish") {
+			t.Errorf("%s with a wrong token", path)
+		}
+	}
+	contains(t, p.get("/metrics").body, `gpuard_jobs{state="pending"} 1`, `gpuard_jobs{state="running"} 0`, `gpuard_job_wait_seconds{job="1",state="pending"}`)
+
+	events, err := http.Get(p.base + "/events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(10*time.Second, func() { _ = events.Body.Close() })
+	seen := map[string]bool{}
+	for s := bufio.NewScanner(events.Body); (!seen["queue"] || !seen["services"]) && s.Scan(); {
+		for _, name := range []string{"queue", "services"} {
+			seen[name] = seen[name] || strings.Contains(s.Text(), `"part":"`+name+`"`)
+		}
+		if strings.Contains(s.Text(), "swordfish") {
+			t.Error(s.Text())
+		}
+	}
+	if !seen["queue"] || !seen["services"] {
+		t.Errorf("sent only %v", seen)
+	}
+}
+
+// TestServePublicToOthers is the same for another user of the machine.
+func TestServePublicToOthers(t *testing.T) {
+	gate.Need(t, "root")
+	t.Parallel()
+	p, _ := secretive(t)
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(p.base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/api/queue", "/api/services", "/"} {
+		cmd := exec.Command("bash", "-c", `exec 3<>/dev/tcp/$0/$1; printf 'GET %s HTTP/1.0\r\nHost: %s\r\n\r\n' "$2" "$0" >&3; cat <&3`, host, port, path)
+		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: alice, Gid: alice}}
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "200 OK") || strings.Contains(string(out), "swordfish") {
+			t.Errorf("%s: %v, %s", path, err, out)
+		}
+	}
+}
+
+// TestServeRevives: a queue that the page has started again is a process of gpuard, so that it goes on without the page.
+func TestServeRevives(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 1)
+	same(t, "submit", run(t, l.submitting("--", "sleep", "300")).code, 0)
+	same(t, "submit", run(t, l.submitting("--hold", "--", "true")).code, 0)
+	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 2 && q[0].State == queue.Running && q[0].PID > 0 })
+	file := filepath.Join(t.TempDir(), "token")
+	p := l.serve("--token-file", file)
+	for _, pid := range append(l.processes(queue.Flag), l.processes(queue.RunnerFlag)...) {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	eventually(t, "its processes are dead", func() bool { return len(l.processes(queue.Flag))+len(l.processes(queue.RunnerFlag)) == 0 })
+	got := p.ask(http.MethodPost, "/api/cancel", `{"arguments": ["2"]}`, "Content-Type", "application/json", "Authorization", "Bearer "+strings.TrimSpace(string(must(os.ReadFile(file)))))
+	same(t, "cancel: "+got.body, got.code, http.StatusOK)
+	eventually(t, "the queue is kept again", func() bool { return len(l.processes(queue.Flag)) > 0 })
+	for _, pid := range l.processes(queue.Flag) {
+		if path := must(os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))); strings.HasPrefix(filepath.Base(path), "gpuard-view") {
+			t.Errorf("the queue is kept by %s", path)
+		}
+	}
+	_, _ = p.cmd.Process.Kill(), p.cmd.Wait()
+	time.Sleep(100 * time.Millisecond)
+	if len(l.processes(queue.Flag)) == 0 {
+		t.Error("the queue has ended with the page")
+	}
+	same(t, "cancel", run(t, l.cmd("cancel", "1")).code, 0)
+}

@@ -1,0 +1,86 @@
+package observe
+
+import (
+	"time"
+
+	"gpuard/internal/core/status"
+	"gpuard/internal/core/trend"
+)
+
+const (
+	mostWrites = 256             // that may wait; the next ones are left out
+	lastWrite  = 2 * time.Second // for the files at the end
+)
+
+// keep writes files until the function that it returns is called. The files belong to its goroutine.
+func (o *Observer) keep() (end func()) {
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for write := range o.writes {
+			write()
+		}
+		_ = o.jobs.write(&status.Report{}) // else dcgm-exporter would show them for ever
+		o.log.close()
+		o.file.close()
+	}()
+	return func() {
+		open := o.uses.Open() // the next process goes on with them
+		o.put(func() { _ = o.log.add(nil, open) })
+		close(o.writes)
+		select {
+		case <-over:
+		case <-time.After(lastWrite):
+		}
+	}
+}
+
+// put reports whether the write was taken. If many wait, the file system hangs, and what happens meanwhile is lost.
+func (o *Observer) put(write func()) bool {
+	select {
+	case o.writes <- write:
+		return true
+	default:
+		return false
+	}
+}
+
+// later writes what one report has brought: jobs, a minute that is over, and leases that have ended. o.mu is held.
+func (o *Observer) later(s *status.Report, over *trend.Minute, ended []trend.Ended) (say []string) {
+	if over == nil && len(ended) == 0 && !o.mapping {
+		return nil
+	}
+	report, minutes, open := *s, o.seen.Minutes, o.seen.Uses
+	taken := o.put(func() {
+		if err := o.jobs.write(&report); err != nil {
+			o.Host.Say(err.Error())
+			o.jobs = nil
+		}
+		if over != nil || len(ended) > 0 {
+			o.write(over, minutes, ended, open)
+		}
+	})
+	if lost := !taken; lost != o.lost {
+		if o.lost = lost; lost {
+			say = append(say, "cannot write files: the file system does not answer; the last day and the use of leases have a gap")
+		}
+	}
+	return say
+}
+
+// write writes the files of the last day.
+func (o *Observer) write(over *trend.Minute, minutes []trend.Minute, ended, open []trend.Ended) {
+	if err := o.log.add(ended, open); err != nil {
+		o.Host.Say(err.Error() + "; the use of leases is not kept")
+		o.log.close()
+		o.log = nil
+	}
+	if over == nil {
+		return
+	}
+	if err := o.file.add(*over, minutes); err != nil {
+		o.Host.Say(err.Error() + "; the last day is kept in memory only")
+		o.file.close()
+		o.file = nil
+	}
+}

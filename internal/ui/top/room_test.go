@@ -1,0 +1,110 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"gpuard/internal/app/observe"
+	"gpuard/internal/core/status"
+)
+
+// crowded is busy with so many devices and requests.
+func crowded(width, height, devices, requests int) model {
+	m := busy(width, height, &[]string{})
+	s := m.seen.Report
+	for i := len(s.Devices); i < devices; i++ {
+		d := s.Devices[0]
+		d.Index, d.Leases = i, nil
+		s.Devices = append(s.Devices, d)
+	}
+	for i := range requests {
+		s.Waiting = append(s.Waiting, status.Waiting{ID: fmt.Sprint("w", i), User: "ann", Command: "wait", Count: 1, Place: i + 2})
+	}
+	m.seen.Report = s
+	return m
+}
+
+// TestNoRoom: what has no room is counted, and the chosen row is there.
+func TestNoRoom(t *testing.T) {
+	for _, test := range []struct {
+		height, devices, requests int
+		says                      []string
+	}{
+		{10, 2, 0, []string{"zoe", "bob", "eval.py", "? keys"}},
+		{10, 2, 2, []string{"and 3 more", "zoe"}},
+		{10, 8, 0, []string{"more GPUs", "and 2 more", "zoe"}},
+		{24, 8, 20, []string{"and 13 more", "zoe"}},
+		{24, 2, 0, []string{"zoe", "bob", "eval.py"}},
+		{6, 8, 5, []string{"and 8 more GPUs", "and 7 more", "zoe"}},
+	} {
+		m := crowded(80, test.height, test.devices, test.requests)
+		text := ansi.Strip(m.screen())
+		for _, want := range test.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("%+v: no %q in\n%s", test, want, text)
+			}
+		}
+		if n := strings.Count(text, "\n") + 1; n != test.height {
+			t.Errorf("%+v: %d lines", test, n)
+		}
+		for range len(m.rows()) {
+			m = typed(m, "down")
+			if row := m.rows()[m.chosen(m.rows())]; !strings.Contains(ansi.Strip(m.screen()), row.user) {
+				t.Errorf("%+v: the chosen row of %s is not there", test, row.user)
+			}
+		}
+	}
+}
+
+// TestAnswer: a long answer is there as a whole, with the keys below, and goes after a while.
+func TestAnswer(t *testing.T) {
+	const long = "cannot evict 4242: it belongs to bob, and only its owner or root can end it; ask bob, or as root: sudo gpuard evict --force 4242"
+	for _, width := range []int{80, 50} {
+		m := busy(width, 24, &[]string{})
+		next, _ := m.Update(outcome(long))
+		m = next.(model)
+		text := strings.ReplaceAll(ansi.Strip(m.screen()), "\n", " ")
+		for strings.Contains(text, "  ") {
+			text = strings.ReplaceAll(text, "  ", " ")
+		}
+		if !strings.Contains(text, long) || !strings.Contains(text, "r release") {
+			t.Errorf("%d columns:\n%s", width, m.screen())
+		}
+		m.take(observe.Seen{Report: m.seen.Report, At: m.seen.At.Add(time.Second)})
+		if m.said == "" {
+			t.Error("it has gone at once")
+		}
+		m.take(observe.Seen{Report: m.seen.Report, At: m.seen.At.Add(stays)})
+		if m.said != "" {
+			t.Error("it stays")
+		}
+	}
+}
+
+// TestHelp: ? and h show what the keys do, and the next key goes back and does nothing else.
+func TestHelp(t *testing.T) {
+	for _, key := range []string{"?", "h"} {
+		var done []string
+		m := typed(busy(50, 20, &done), key)
+		for _, want := range []string{"release the chosen lease", "end the chosen process", "out of use", "leave"} {
+			if !strings.Contains(ansi.Strip(m.screen()), want) {
+				t.Errorf("%s: no %q in\n%s", key, want, m.screen())
+			}
+		}
+		if m = typed(m, "r"); m.help || m.ask != nil {
+			t.Error("the next key does something")
+		}
+	}
+	for _, width := range []int{50, 80} {
+		text := ansi.Strip(busy(width, 20, nil).foot())
+		for _, want := range []string{"s sort", "/ filter", "r release", "e evict", "d drain", "?"} {
+			if !strings.Contains(text, want) || ansi.StringWidth(text) > width {
+				t.Errorf("%d columns: %q", width, text)
+			}
+		}
+	}
+}

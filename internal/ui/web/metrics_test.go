@@ -1,0 +1,61 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/app/observe"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/status"
+	"gpuard/internal/core/trend"
+)
+
+// scrape is what Prometheus gets of a report.
+func scrape(t *testing.T, s *Site, seen observe.Seen) string {
+	t.Helper()
+	seen.Counts = seen.Counts.After(nil, &seen.Report)
+	now := func() observe.Seen { return seen }
+	w := httptest.NewRecorder()
+	exposed(exposition{site: s, now: now}, dcgm{s, now}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if w.Code != http.StatusOK {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+// TestMetricsOfSickDevices: devices without a UUID, and two files of one lease, leave all metrics there.
+func TestMetricsOfSickDevices(t *testing.T) {
+	now := time.Now()
+	load, memory := 0.5, gpu.Bytes(1<<30)
+	lease := func(user string) status.Lease {
+		return status.Lease{ID: "k3f9", User: user, Command: "train", Since: &now, Memory: &memory, Share: 2 << 30}
+	}
+	s := status.Report{Taken: now, Devices: []status.Device{
+		{Index: 0, Vendor: gpu.NVIDIA, Use: status.Busy, Health: "unknown"}, {Index: 1, Vendor: gpu.NVIDIA, Use: status.Busy, Health: "unknown"},
+		{Index: 2, Vendor: gpu.NVIDIA, UUID: "GPU-2", Use: status.Shared, Health: "ok", Utilization: &load, Leases: []status.Lease{lease("ann"), lease("bob"), lease("bob")}},
+	}}
+	text := scrape(t, quiet(t), observe.Seen{At: now, Report: s, Uses: []trend.Ended{{Lease: "k3f9", User: "ann", Devices: []trend.Used{{UUID: "GPU-2", Busy: 30, Idle: 90}}}}})
+	for _, want := range []string{`gpuard_gpu_state{state="busy",uuid="index-0"} 1`, `gpuard_gpu_state{state="busy",uuid="index-1"} 1`, `gpuard_gpu_utilization_ratio{uuid="GPU-2"} 0.5`,
+		`gpuard_lease_info{job="train",kind="share",lease="k3f9",quota_enforcement="",user="ann",uuid="GPU-2"} 1`, `gpuard_lease_memory_quota_bytes{lease="k3f9",user="bob",uuid="GPU-2"}`,
+		`gpuard_lease_idle_seconds_total{lease="k3f9",user="ann",uuid="GPU-2"} 90`, `gpuard_lease_busy_seconds_total{lease="k3f9",user="ann",uuid="GPU-2"} 30`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
+}
+
+// TestMetricsOfSources: what a source counts is there, once, and one that fails leaves the rest there.
+func TestMetricsOfSources(t *testing.T) {
+	gauges := func(any) []observe.Gauge {
+		return []observe.Gauge{{Name: "gpuard_jobs", Help: "Jobs.", Value: 3, Labels: []string{"state", "pending"}}, {Name: "gpuard_jobs", Help: "Jobs.", Value: 4, Labels: []string{"state", "pending"}}}
+	}
+	s := quiet(t, observe.Source{Name: "queue", Gauges: gauges, Read: func(context.Context) (any, error) { return 1, nil }},
+		observe.Source{Name: "other", Gauges: gauges, Read: func(context.Context) (any, error) { return nil, context.Canceled }})
+	if text := scrape(t, s, observe.Seen{At: time.Now()}); !strings.Contains(text, `gpuard_jobs{state="pending"} 3`) {
+		t.Error(text)
+	}
+}
