@@ -60,10 +60,12 @@ func (o *Observer) later(s *status.Report, over *trend.Minute, ended []trend.End
 			o.write(over, minutes, ended, open)
 		}
 	})
-	if lost := !taken; lost != o.lost {
-		if o.lost = lost; lost {
-			say = append(say, "cannot write files: the file system does not answer; the last day and the use of leases have a gap")
-		}
+	switch {
+	case !taken && !o.lost:
+		o.lost = true
+		say = append(say, "cannot write files: the file system does not answer; the last day and the use of leases have a gap")
+	case taken && len(o.writes) < mostWrites/2: // it answers again
+		o.lost = false
 	}
 	return say
 }
