@@ -204,7 +204,7 @@ func TestQueueUsers(t *testing.T) {
 	program := l.forEverybody()
 	same(t, "root makes the folder of the leases", l.run("run", "-q", "--", "true").code, 0)
 	users := []uint32{41001, 41002, 41003}
-	const each = 20
+	const each = 20 // of which the first two last longer than a busy machine needs for a claim
 	order := filepath.Join(l.marks, "order")
 	if err := os.WriteFile(order, nil, 0o666); err != nil { //nolint:gosec // all write there
 		t.Fatal(err)
@@ -212,11 +212,13 @@ func TestQueueUsers(t *testing.T) {
 	if err := os.Chmod(order, 0o666); err != nil { //nolint:gosec // all write there
 		t.Fatal(err)
 	}
+	stop := filepath.Join(l.marks, "stop") // all are handed in before one can start
+	begin(t, l.cmd("run", "-q", "--gpus", "4", "--", "sh", "-c", "echo leased; while ! test -e "+stop+"; do sleep 0.02; done"))
 	var group sync.WaitGroup
 	for _, uid := range users {
 		group.Go(func() {
 			for n := range each {
-				got := run(t, l.inside(uid, "env", fmt.Sprintf("%s submit $PRIVATE -q -- sh -c 'echo %d %d >> %s; sleep 0.05'", program, uid, n+1, order)))
+				got := run(t, l.inside(uid, "env", fmt.Sprintf("%s submit $PRIVATE -q -- sh -c 'echo %d %d >> %s; sleep %s'", program, uid, n+1, order, map[bool]string{true: "1", false: "0.05"}[n < 2])))
 				if got.code != 0 || got.out != fmt.Sprintln(n+1) {
 					t.Errorf("uid %d, job %d: %+v", uid, n+1, got)
 				}
@@ -224,6 +226,15 @@ func TestQueueUsers(t *testing.T) {
 		})
 	}
 	group.Wait()
+	eventually(t, "the first of each waits in the line", func() bool {
+		s, _ := l.status()
+		known := map[string]bool{}
+		for _, w := range s.Waiting {
+			known[w.User] = true
+		}
+		return len(known) == len(users)
+	})
+	writeFile(t, stop, "", 0)
 	eventually(t, "all have run", func() bool {
 		text, _ := os.ReadFile(order)
 		return strings.Count(string(text), "\n") == each*len(users)
