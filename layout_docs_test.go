@@ -56,6 +56,8 @@ func needs() []need {
 		{"mistakes in scripts", how + "lint.md"},
 		{"logs that say which GPU it was", how + "which-gpu-it-was.md"},
 		{"who is on which GPU, at any time", how + "watching.md"},
+		{"the same job on Slurm", how + "slurm.md"},
+		{"the same job on Kubernetes", how + "kubernetes.md"},
 	}
 }
 

@@ -67,8 +67,11 @@ func (c *cluster) batch(script string, args ...string) (string, int) {
 // take occupies the first GPUs of the node, so that the numbers of the next job do not begin at 0.
 func (c *cluster) take(gpus int) (job string) {
 	c.rack.t.Helper()
-	got := run(c.rack.t, c.slurmctl("sbatch", "--parsable", "--output=/dev/null", fmt.Sprint("--gpus-per-node=", gpus), "--wrap=sleep 600"))
-	job = strings.TrimSpace(got.out)
+	out, err := c.Command("sbatch", "--parsable", "--output=/dev/null", fmt.Sprint("--gpus-per-node=", gpus), "--wrap=sleep 600").Output()
+	if err != nil {
+		c.rack.t.Fatal(err)
+	}
+	job = strings.TrimSpace(string(out))
 	c.rack.t.Cleanup(func() {
 		_ = c.Command("scancel", job).Run()
 		c.becomes(job, "CANCELLED")

@@ -234,3 +234,29 @@ func TestSlurmSilent(t *testing.T) {
 	same(t, "forgotten", []any{ended.code, c.entry("history", forgotten).State}, []any{1, queue.Unknown})
 	contains(t, ended.err, "how it ended is unknown")
 }
+
+// TestSlurmDoctor: one screen says whether the cluster can give GPUs, and the one thing to do next.
+func TestSlurmDoctor(t *testing.T) {
+	t.Parallel()
+	c := newSubmitter(t)
+	c.take(3)
+	c.config("types: {NVIDIA A100-SXM4-80GB: a100}\n  memory_features: {gpumem80g: 81559}")
+	got := c.gpuard("doctor", "--engine", "slurm", "--all")
+	same(t, "exit", got.code, 0)
+	contains(t, got.out, "cluster test has GPUs for you: 1 of 4 are free. Next: gpuard submit --engine slurm -- COMMAND", "all (up, 1 nodes, time limit infinite)", "1 of 4 a100 free on 1 nodes", "keeps no accounting")
+	c.config("types: {NVIDIA H100: h100}\n  memory_features: {gpumem141g: 143771}")
+	got = c.gpuard("doctor", "--engine", "slurm")
+	same(t, "exit", got.code, 1)
+	contains(t, got.out, "no node has the type h100, which config.yaml names", "no node has the feature gpumem141g, which config.yaml names", "write one of those that there are into config.yaml: a100")
+	if out, err := c.Command("scontrol", "update", "nodename="+c.Node, "state=drain", "reason=gres/gpu count reported lower than configured (3 < 4)").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	got = c.gpuard("doctor", "--engine", "slurm")
+	contains(t, got.out, "this cluster cannot give you a GPU: no node with GPUs takes jobs: "+c.Node, "gres/gpu count reported lower than configured (3 < 4)")
+	c.Halt()
+	got = c.gpuard("doctor", "--engine", "slurm", "--json")
+	same(t, "exit", got.code, 1)
+	c.Controller(t) // it ends what take has started
+	contains(t, got.out, `"code": "slurm-controller"`, `"severity": "error"`, "Unable to contact slurm controller")
+	contains(t, c.gpuard("doctor", "--why", "slurm-gres").out, "GresTypes=gpu")
+}

@@ -73,6 +73,10 @@ func TestBack(t *testing.T) {
 			written, refused := 0, 0
 			for written < 200 {
 				w := works.Random(random)
+				if written == 0 {
+					w = works.Named(random, "./run")
+					w.Env = append(w.Env, handoff.Variable{Name: "LARGE", Value: strings.Repeat("$(x) '\"\n", 100<<10/8)})
+				}
 				out, err := handoff.Write(target, w, works.Site())
 				var refusal *job.Refusal
 				if errors.As(err, &refusal) {

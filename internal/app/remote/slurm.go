@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/machine"
+	"gpuard/internal/core/check"
 	"gpuard/internal/core/cluster"
 	"gpuard/internal/core/handoff"
 	"gpuard/internal/core/job"
@@ -67,6 +68,15 @@ func Slurm(ctx context.Context, h *machine.Host) cluster.Site {
 		site.Problem = err.Error()
 	}
 	return site
+}
+
+// Diagnose judges whether Slurm can give GPUs to this user.
+func Diagnose(ctx context.Context, h *machine.Host) (check.Diagnosis, error) {
+	config, err := h.Config()
+	if err != nil {
+		return check.Diagnosis{}, err
+	}
+	return cluster.Diagnose(Slurm(ctx, h), config.Slurm()), nil
 }
 
 // write writes the script with the words that the cluster knows.

@@ -1,9 +1,8 @@
 package runs
 
 import (
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/batch"
@@ -16,7 +15,7 @@ const afterKill = 300 * time.Millisecond
 // processes: this one may be next, and then the run has not failed, but is not done.
 func awaitKill(env visible.Env, e batch.Ended) {
 	const shell = 128 // what a shell adds to the number of the signal that ended its command
-	killed := e.Signal == "SIGTERM" || e.Signal == "SIGKILL" || e.Code == shell+int(unix.SIGTERM) || e.Code == shell+int(unix.SIGKILL)
+	killed := e.Signal == "SIGTERM" || e.Signal == "SIGKILL" || e.Code == shell+int(syscall.SIGTERM) || e.Code == shell+int(syscall.SIGKILL)
 	if killed && visible.Allocation(env) != "" {
 		time.Sleep(afterKill)
 	}

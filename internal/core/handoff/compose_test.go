@@ -43,7 +43,7 @@ type service struct {
 func TestCompose(t *testing.T) {
 	gate.Need(t, "compose")
 	random := rand.New(rand.NewPCG(15, 16))
-	for written := 0; written < 40; {
+	for written := 0; written < 20; {
 		w := works.Random(random)
 		if written == 0 {
 			w = works.Named(random, "./run")

@@ -201,7 +201,7 @@ func TestName(t *testing.T) {
 		}
 		return out.Name
 	}
-	if name(a) != name(a) || name(a) == name(b) || name(works()["full"]) != "tr-in-1-7f3a" {
+	if first := name(a); name(a) != first || first == name(b) || name(works()["full"]) != "tr-in-1-7f3a" {
 		t.Error(name(a), name(b), name(works()["full"]))
 	}
 	for given, want := range map[string]string{"": "job", "..": "job", "A_b": "a-b", strings.Repeat("x", 99): strings.Repeat("x", 40), strings.Repeat("x", 39) + ".y": strings.Repeat("x", 39), "训练": "job"} {

@@ -16,7 +16,7 @@ func Fields() (list []Field) {
 		for _, c := range r.cells {
 			text := c.String()
 			for _, u := range c.unless {
-				text += fmt.Sprintf(". %s: %s", u.when, u.then)
+				text += fmt.Sprintf("\n  - %s: %s", u.when, u.then)
 			}
 			f.Says = append(f.Says, text)
 		}

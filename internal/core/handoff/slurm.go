@@ -85,15 +85,16 @@ func limits(w *Work) []string {
 	if grace == 0 && w.Care.Stop != "" {
 		grace = usualGrace
 	}
-	minutes := (w.Spec.Timeout + grace + time.Minute - 1) / time.Minute
+	limit := (w.Spec.Timeout + grace + time.Minute - 1).Truncate(time.Minute)
+	minutes := int64(limit / time.Minute)
 	list := []string{fmt.Sprintf("time=%d-%02d:%02d:00", minutes/(24*60), minutes/60%24, minutes%60)}
 	if grace > 0 {
 		stop := "TERM"
 		if w.Care.Stop != "" {
 			stop = strings.TrimPrefix(w.Care.Stop, "SIG")
 		}
-		const limit = 65535 // of Slurm, in seconds
-		before := min(limit, seconds(minutes*time.Minute-w.Spec.Timeout))
+		const most = 65535 // of Slurm, in seconds
+		before := min(most, seconds(limit-w.Spec.Timeout))
 		list = append(list, fmt.Sprintf("signal=B:%s@%d", stop, max(1, before)))
 	}
 	return list

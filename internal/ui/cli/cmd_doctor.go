@@ -34,8 +34,8 @@ func (p *Program) doctor() *cobra.Command {
 		Short: "Say whether GPU programs will run here, and what to mend",
 		Long: `Says on the first line whether GPU programs will run here and, if not, what to
 do next. The findings follow: driver, devices, libraries, Python environments,
-variables, containers. Nothing is changed. With --engine kubernetes it says whether
-that cluster can give GPUs to you: nodes, labels, quota and permissions.
+variables, containers. Nothing is changed. With --engine it says whether that
+cluster can give GPUs to you: nodes, types or labels, limits and permissions.
 
 The exit code is 1 for a warning or an error, otherwise 0; with --bundle it is 0
 when the archive was written.`,
@@ -43,6 +43,7 @@ when the archive was written.`,
   gpuard doctor --for .venv                only this Python environment
   gpuard doctor --for train --run          also import its libraries
   gpuard doctor --why xid-errors           what does this code mean?
+  gpuard doctor --engine slurm             can the cluster give me GPUs?
   gpuard doctor --engine kubernetes        can that cluster give me a GPU?
   gpuard doctor --json                     every check, for programs
   gpuard doctor --bundle                   an archive for a bug report`,
@@ -73,7 +74,8 @@ when the archive was written.`,
 	f.BoolVar(&flags.all, "all", false, "also show the checks that passed")
 	f.StringVar(&flags.code, "why", "", "explain the `CODE` of a finding of doctor or lint, without checking the machine")
 	_ = cmd.RegisterFlagCompletionFunc("why", completeWhy)
-	f.StringVar(&flags.engine, "engine", "", "check this `ENGINE` instead of this machine: kubernetes")
+	f.StringVar(&flags.engine, "engine", "", "check this `ENGINE` instead of this machine: slurm, kubernetes")
+	_ = cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions([]string{"slurm", "kubernetes"}, noFiles))
 	f.StringVar(&flags.context, "context", "", "`NAME` of the context of kubectl (default: the current one)")
 	f.StringVar(&flags.namespace, "namespace", "", "`NAME` of the namespace (default: that of the context)")
 	f.BoolVar(&flags.asJSON, "json", false, "answer as one JSON object")

@@ -35,8 +35,12 @@ type clusterNode struct {
 
 // diagnoseEngine says whether a cluster can give GPUs to its user.
 func (p *Program) diagnoseEngine(ctx context.Context, flags doctorFlags) error {
-	if flags.engine != "kubernetes" {
-		return exit.Usagef("cannot read --engine %q: write kubernetes", flags.engine)
+	switch flags.engine {
+	case "slurm":
+		return p.diagnoseSlurm(ctx, flags)
+	case "kubernetes":
+	default:
+		return exit.Usagef("cannot read --engine %q: write slurm or kubernetes", flags.engine)
 	}
 	c, err := remote.Kubernetes(ctx, p.Host, flags.context, flags.namespace)
 	if err != nil {
@@ -47,6 +51,26 @@ func (p *Program) diagnoseEngine(ctx context.Context, flags doctorFlags) error {
 		err = writeJSON(p.Out, diagnosedCluster{"gpuard.doctor/1", d, flags.engine, c.Context, c.Namespace, nodesOf(c)})
 	} else {
 		clusterView(p.Out, d, c.Hosts(), flags.all, p.term(p.Out))
+	}
+	if err == nil && hasBad(d.Findings) {
+		err = &silent{errors.New(d.Summary)}
+	}
+	return err
+}
+
+// diagnoseSlurm is the same of the cluster that Slurm's commands ask.
+func (p *Program) diagnoseSlurm(ctx context.Context, flags doctorFlags) error {
+	if flags.context != "" || flags.namespace != "" {
+		return exit.Usagef("cannot use --context or --namespace with --engine slurm: SLURM_CONF says which cluster is asked")
+	}
+	d, err := remote.Diagnose(ctx, p.Host)
+	switch {
+	case err != nil:
+		return err
+	case flags.asJSON:
+		err = writeJSON(p.Out, diagnosed{"gpuard.doctor/1", d})
+	default:
+		Doctor(p.Out, d, flags.all, p.term(p.Out))
 	}
 	if err == nil && hasBad(d.Findings) {
 		err = &silent{errors.New(d.Summary)}

@@ -90,7 +90,7 @@ for, 125 gpuard failed or was used wrongly.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.spec.add(p, cmd)
-	o.batchFlags.add(cmd)
+	o.add(cmd)
 	p.privateState(cmd)
 	f.StringVarP(&o.file, "file", "f", "", "write a service of this `FILE`, such as gpuard.yaml; the flags that choose devices are its own")
 	f.StringArrayVar(&o.env, "env", nil, "`NAME[=VALUE]`: a variable for it, with the value that this shell has; no other is handed on")

@@ -81,7 +81,9 @@ func (p *Program) showHistory(cmd *cobra.Command, o *historyOptions) error {
 		return err
 	}
 	now := time.Now()
-	list = slices.DeleteFunc(list, func(e queue.Entry) bool { return e.State == queue.Refused || since > 0 && (e.Ended == nil || now.Sub(*e.Ended) > since) })
+	list = slices.DeleteFunc(list, func(e queue.Entry) bool {
+		return e.State == queue.Refused || since > 0 && (e.Ended == nil || now.Sub(*e.Ended) > since)
+	})
 	for i := range list {
 		list[i].Asks = asked(&list[i].Spec)
 	}

@@ -127,21 +127,26 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	if err == nil && !q.Kept() {
 		err = q.Serve()
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	return p.saySubmitted(cmd, o, number, logs)
+}
+
+// saySubmitted says the number of a job of this machine, or those of an array.
+func (p *Program) saySubmitted(cmd *cobra.Command, o *submitOptions, number int, logs []string) error {
+	switch {
 	case o.json:
 		return writeJSON(p.Out, submitted{Schema: schema(cmd), Job: number, Jobs: len(logs), Log: logs[0]})
 	case o.quiet:
-		_, err = fmt.Fprintln(p.Out, number)
+		_, err := fmt.Fprintln(p.Out, number)
+		return err
+	case len(logs) > 1 || o.array != "":
+		_, err := fmt.Fprintf(p.Out, "jobs %d-%d are queued; the output of the first: %s\n", number, number+len(logs)-1, logs[0])
 		return err
 	}
-	if len(tasks) > 0 {
-		fmt.Fprintf(p.Out, "jobs %d-%d are queued; the output of the first: %s\n", number, number+len(logs)-1, logs[0])
-		return nil
-	}
-	fmt.Fprintf(p.Out, "job %d is queued; its output: %s\n", number, logs[0])
-	return nil
+	_, err := fmt.Fprintf(p.Out, "job %d is queued; its output: %s\n", number, logs[0])
+	return err
 }
 
 // jobOf checks the flags and returns the job that they describe.

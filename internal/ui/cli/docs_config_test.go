@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"gpuard/internal/text/config"
@@ -111,14 +112,18 @@ func configValue(k yamltree.Key) schemaMap {
 	return schemaMap{"type": []string{"string", "number"}}
 }
 
-// TestConfigKeys: every default is a flag of gpuard run, and takes the same kind of value.
+// TestConfigKeys: every default is a flag of gpuard run, or of submit, and takes the same kind of value.
 func TestConfigKeys(t *testing.T) {
+	all := map[string]*cobra.Command{}
 	for _, c := range commandTree() {
-		if c.Name() != "run" {
-			continue
-		}
+		all[c.Name()] = c
+	}
+	if c := all["run"]; c != nil {
 		for _, k := range config.AllKeys().Defaults {
 			f := c.Flags().Lookup(k.Flag)
+			if k.Flag == "engine" { // run is for this machine
+				f = all["submit"].Flags().Lookup(k.Flag)
+			}
 			if f == nil || strings.ReplaceAll(k.Flag, "-", "_") != k.Name {
 				t.Errorf("%s: there is no flag --%s", k.Name, k.Flag)
 				continue

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/cluster"
 	"gpuard/internal/core/lint"
 )
 
@@ -23,6 +24,9 @@ func findingsPages() map[string]string {
 			by += " As an error it means that no GPU program runs here."
 		}
 		pages["findings/"+c.Code+".md"] = findingMarkdown(c.Page, by, "")
+	}
+	for _, c := range cluster.Checks() {
+		pages["findings/"+c.Code+".md"] = findingMarkdown(c.Page, "Found by [`gpuard doctor --engine slurm`](../../how-to/slurm.md).", "")
 	}
 	for _, page := range check.KubernetesPages() {
 		pages["findings/"+page.Code+".md"] = findingMarkdown(page, "Found by [`gpuard doctor --engine kubernetes`](../../how-to/kubernetes.md).", "")
@@ -102,6 +106,10 @@ func findingsIndex() string {
 	b.WriteString("An error stops GPU programs or gives them the wrong device; a warning is likely to do harm; info is worth knowing; unknown means that\nthe check could not run, and says why.\n")
 	b.WriteString("\n## Of gpuard doctor\n\n| code | about |\n| --- | --- |\n")
 	for _, c := range check.Checks() {
+		fmt.Fprintf(&b, "| [`%s`](%[1]s.md) | %s |\n", c.Code, c.Title)
+	}
+	b.WriteString("\n## Of gpuard doctor --engine slurm\n\n| code | about |\n| --- | --- |\n")
+	for _, c := range cluster.Checks() {
 		fmt.Fprintf(&b, "| [`%s`](%[1]s.md) | %s |\n", c.Code, c.Title)
 	}
 	b.WriteString("\n## Of gpuard doctor --engine kubernetes\n\n| code | about |\n| --- | --- |\n")

@@ -18,7 +18,7 @@ type flagGroup struct {
 // flagGroups are the headings for commands with many flags.
 func flagGroups() []flagGroup {
 	return []flagGroup{
-		{"For the engine", []string{"file", "env", "image", "workdir", "namespace", "queue"}},
+		{"For the engine", []string{"engine", "file", "env", "image", "workdir", "namespace", "queue"}},
 		{"Which runs", []string{"over", "csv", "commands", "resume", "failed", "dir", "jobs", "jobs-per-gpu"}},
 		{"Which device", []string{"gpus", "mem", "device", "exclude", "model", "min-compute", "mig", "place", "ids", "any", "cpu", "ask"}},
 		{"Waiting", []string{"wait", "no-wait", "fallback", "after", "array", "hold", "nice"}},

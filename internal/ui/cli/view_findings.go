@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/cluster"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/core/suggest"
 )
@@ -14,6 +15,9 @@ import (
 // findingPages returns the page of every code: doctor's checks of a machine and of a cluster, then lint's rules.
 func findingPages() (pages []check.Page) {
 	for _, c := range check.Checks() {
+		pages = append(pages, c.Page)
+	}
+	for _, c := range cluster.Checks() {
 		pages = append(pages, c.Page)
 	}
 	pages = append(pages, check.KubernetesPages()...)
