@@ -40,10 +40,10 @@ func Nodes(text string) (nodes []cluster.Node, err error) {
 	return nodes, nil
 }
 
-// gpus reads "gpu:a100:4(S:0-1),gpu:2,mps:400", and "gpu:a100:2(IDX:0-1)". Commas stand also in the brackets.
+// gpus reads "gpu:a100:4(S:0-1),gpu:2,mps:400", and of those in use "gpu:a100:2(IDX:0,2)" or "gpu:(null):1". Commas stand also in the brackets.
 func gpus(text string) (all []cluster.GPUs, err error) {
 	depth := 0
-	for _, entry := range strings.FieldsFunc(said(text), func(r rune) bool {
+	for _, entry := range strings.FieldsFunc(strings.ReplaceAll(said(text), "(null)", ""), func(r rune) bool {
 		depth += map[rune]int{'(': 1, ')': -1}[r]
 		return r == ',' && depth == 0
 	}) {
@@ -58,9 +58,6 @@ func gpus(text string) (all []cluster.GPUs, err error) {
 				return nil, err
 			}
 			g.Type = strings.Join(words[1:len(words)-1], ":")
-		}
-		if g.Type == "(null)" {
-			g.Type = ""
 		}
 		i := slices.IndexFunc(all, func(o cluster.GPUs) bool { return o.Type == g.Type })
 		if i >= 0 {
