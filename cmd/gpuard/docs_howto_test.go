@@ -56,8 +56,8 @@ func sets() []set {
 		{pattern: `gpuard reserve`, before: `trap 'gpuard release "$(gpuard status | grep -o "[a-z0-9]*, pid" | cut -d, -f1)" >/dev/null' EXIT`},
 		{pattern: `gpuard export slurm`, before: `sbatch() { cat >/dev/null; }; ` + train},
 		{pattern: `gpuard export kubernetes`, before: `kubectl() { cat >/dev/null; }; ` + train},
-		{pattern: `gpuard doctor --engine kubernetes`, before: answering("survey.jsonl")},
-		{pattern: `gpuard submit --engine kubernetes`, before: answering("submit.jsonl")},
+		{pattern: `gpuard doctor --engine kubernetes`, before: kubectlPlays("survey.jsonl")},
+		{pattern: `gpuard submit --engine kubernetes`, before: kubectlPlays("submit.jsonl")},
 		{pattern: `gpuard (wait|logs -f) 1( |$)`, before: "gpuard submit -q -- true"},
 		{pattern: `gpuard cancel 3$`, before: "for i in 1 2 3; do gpuard submit -q --hold -- true; done"},
 		{pattern: `sweep --resume`, before: "gpuard sweep --over seed=1..2 -- true"},
@@ -81,8 +81,8 @@ func sets() []set {
 	}
 }
 
-// answering is a shell whose kubectl answers from a recording.
-func answering(recording string) string {
+// kubectlPlays is a shell whose kubectl answers from a recording.
+func kubectlPlays(recording string) string {
 	path, _ := filepath.Abs(filepath.Join(clusters, recording))
 	return fmt.Sprintf(`export GPUARD_KUBECTL_RECORDING=%q GPUARD_KUBECTL_CALLS="$PWD/calls"`, path)
 }

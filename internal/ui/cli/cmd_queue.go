@@ -353,7 +353,7 @@ func (p *Program) waitFor(ctx context.Context, args []string, first bool) (code 
 	if err := p.revive(q); err != nil {
 		return 0, err
 	}
-	changes, alive, asked := p.follow(q), true, p.askEngines(q)
+	changes, alive, asked, said := p.follow(q), true, p.askEngines(q), map[int]string{}
 	for {
 		list, err := asked(ctx)
 		if err != nil {
@@ -377,6 +377,7 @@ func (p *Program) waitFor(ctx context.Context, args []string, first bool) (code 
 			}
 			return code, nil
 		}
+		p.sayWhy(list, numbers, said)
 		poll := p.polled(list, numbers)
 		if !alive && poll == nil {
 			return 0, fmt.Errorf("cannot wait any longer: nothing runs the queue; %s", cmp.Or(q.Problem(), "see: gpuard queue"))

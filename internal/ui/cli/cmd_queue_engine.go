@@ -35,6 +35,16 @@ func (p *Program) askEngines(q *queue.Queue) func(ctx context.Context) ([]queue.
 	}
 }
 
+// sayWhy says why jobs of other schedulers wait, at each change.
+func (p *Program) sayWhy(list []queue.Entry, numbers []int, said map[int]string) {
+	for _, n := range numbers {
+		if e := &list[n-1]; e.Engine != "" && e.State == queue.Waiting && e.Why != said[n] {
+			said[n] = e.Why
+			p.Host.Say(fmt.Sprintf("job %d waits: %s", n, e.Why))
+		}
+	}
+}
+
 func (p *Program) pollEvery() time.Duration { return cmp.Or(p.Host.Times.Poll, 3*time.Second) }
 
 func (p *Program) sayTroubles(list []queue.Trouble) {
