@@ -100,6 +100,30 @@ func TestSlurmSubmit(t *testing.T) {
 	same(t, "both", c.gpuard("wait", "1", "2").code, 3)
 }
 
+// TestSlurmSameCommands: a service of a gpuard.yaml, and a command, are handed in, followed, waited for and listed by the
+// same four commands on this machine and on Slurm.
+func TestSlurmSameCommands(t *testing.T) {
+	t.Parallel()
+	c := newSubmitter(t)
+	const project = "services:\n  train:\n    command: [bash, -c, 'echo \"$WORDS on $CUDA_VISIBLE_DEVICES\"']\n    gpus: 2\n    restart: no\n    env: {WORDS: it is $(not) run}\n"
+	if err := os.WriteFile(filepath.Join(c.work, "gpuard.yaml"), []byte(project), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	up := c.gpuard("up")
+	same(t, "up", up.code, 0)
+	contains(t, up.out+up.err, "it is $(not) run on 0,1")
+	for i, args := range [][]string{{"--", "bash", "-c", `echo "on $CUDA_VISIBLE_DEVICES"`}, {"--engine", "slurm", "--", "bash", "-c", `echo "on $CUDA_VISIBLE_DEVICES"`}, {"--engine", "slurm", "-f", "gpuard.yaml", "train"}} {
+		got := c.gpuard(append([]string{"submit", "-q"}, args...)...)
+		n := strings.TrimSpace(got.out)
+		same(t, "submit", []any{got.code, n}, []any{0, jsonOf(i + 1)})
+		contains(t, c.gpuard("logs", "-f", n).out, "on ")
+		same(t, "wait", c.gpuard("wait", n).code, 0)
+		same(t, "history", c.entry("history", n).State, queue.Done)
+	}
+	same(t, "the service", c.gpuard("logs", "3").out, "it is $(not) run on 0,1\n")
+	contains(t, c.gpuard("submit", "-f", "gpuard.yaml", "train").err, "cannot use --file without --engine: gpuard up")
+}
+
 // number submits a job to Slurm and returns its number.
 func (c *cluster) number(args ...string) string {
 	c.rack.t.Helper()
