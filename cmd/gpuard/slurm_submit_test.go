@@ -20,46 +20,46 @@ func newSubmitter(t *testing.T, lines ...string) *cluster {
 	gate.Need(t, "slurm", "root")
 	c := newCluster(t, slurm.Options{GresFlags: "nvidia_gpu_env", Lines: append([]string{"KillWait=2"}, lines...)})
 	c.config("types: {NVIDIA A100-SXM4-80GB: a100, NVIDIA H100: h100}\n  memory_features: {gpumem80g: 81559, gpumem141g: 143771}")
-	c.rack.env = append(c.rack.env, "XDG_CONFIG_HOME="+filepath.Join(c.work, "config"), "SQUEUE_FORMAT=%j", "SBATCH_PARTITION=nowhere", "SINFO_FORMAT=%N", "SLURM_TIME_FORMAT=relative", "SQUEUE_STATES=PD")
+	c.env = append(c.env, "XDG_CONFIG_HOME="+filepath.Join(c.work, "config"), "SQUEUE_FORMAT=%j", "SBATCH_PARTITION=nowhere", "SINFO_FORMAT=%N", "SLURM_TIME_FORMAT=relative", "SQUEUE_STATES=PD")
 	return c
 }
 
 func (c *cluster) config(slurm string) {
-	c.rack.t.Helper()
+	c.t.Helper()
 	path := filepath.Join(c.work, "config", "gpuard", "config.yaml")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		c.rack.t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte("slurm:\n  "+slurm+"\n"), 0o644); err != nil {
-		c.rack.t.Fatal(err)
+		c.t.Fatal(err)
 	}
 }
 
 // gpuard calls the program in the folder of the cluster.
 func (c *cluster) gpuard(args ...string) result {
-	c.rack.t.Helper()
+	c.t.Helper()
 	cmd := c.hasty(args...)
 	cmd.Dir = c.work
-	return run(c.rack.t, cmd)
+	return run(c.t, cmd)
 }
 
 // entry is a job as gpuard queue or gpuard history shows it.
 func (c *cluster) entry(list, number string) (e queue.Entry) {
-	c.rack.t.Helper()
+	c.t.Helper()
 	got := c.gpuard(list, "--json")
 	var a struct {
 		Jobs    []queue.Entry
 		Engines []queue.Trouble
 	}
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil {
-		c.rack.t.Fatalf("%v: %+v", err, got)
+		c.t.Fatalf("%v: %+v", err, got)
 	}
 	for _, e := range a.Jobs {
 		if number == jobNumber(e) {
 			return e
 		}
 	}
-	c.rack.t.Fatalf("%s has no job %s: %s", list, number, got.out)
+	c.t.Fatalf("%s has no job %s: %s", list, number, got.out)
 	return e
 }
 
@@ -126,10 +126,10 @@ func TestSlurmSameCommands(t *testing.T) {
 
 // number submits a job to Slurm and returns its number.
 func (c *cluster) number(args ...string) string {
-	c.rack.t.Helper()
+	c.t.Helper()
 	got := c.gpuard(append([]string{"submit", "-q", "--engine", "slurm"}, args...)...)
 	if got.code != 0 {
-		c.rack.t.Fatalf("%q: %+v", args, got)
+		c.t.Fatalf("%q: %+v", args, got)
 	}
 	return strings.TrimSpace(got.out)
 }
@@ -171,14 +171,14 @@ func TestSlurmEnds(t *testing.T) {
 
 // shows waits until gpuard queue shows the job so.
 func (c *cluster) shows(number string, state queue.State, why string) {
-	c.rack.t.Helper()
+	c.t.Helper()
 	var e queue.Entry
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if e = c.entry("queue", number); e.State == state && e.Why == why {
 			return
 		}
 	}
-	c.rack.t.Errorf("job %s is %s (%s), not %s (%s)", number, e.State, e.Why, state, why)
+	c.t.Errorf("job %s is %s (%s), not %s (%s)", number, e.State, e.Why, state, why)
 }
 
 // TestSlurmTimeOut: Slurm ends what runs for longer than --timeout.
