@@ -291,7 +291,7 @@ func TestSlurmDoctor(t *testing.T) {
 func TestSlurmKilled(t *testing.T) {
 	t.Parallel()
 	c := newSubmitter(t)
-	real, err := exec.LookPath("sbatch")
+	theirs, err := exec.LookPath("sbatch")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +299,7 @@ func TestSlurmKilled(t *testing.T) {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	executable.Write(t, filepath.Join(bin, "sbatch"), []byte("#!/bin/sh\necho >>"+c.work+"/begun\nsleep 1\nexec "+real+" \"$@\"\n"))
+	executable.Write(t, filepath.Join(bin, "sbatch"), []byte("#!/bin/sh\necho >>"+c.work+"/begun\nsleep 1\nexec "+theirs+" \"$@\"\n"))
 	cmd := c.hasty("submit", "-q", "--engine", "slurm", "--", "sh", "-c", "sleep 2; exit 5")
 	cmd.Dir = c.work
 	for i, pair := range cmd.Env {
