@@ -172,3 +172,18 @@ func TestSubmitKubernetesSilent(t *testing.T) {
 		t.Errorf("queue without kubectl: %+v", got)
 	}
 }
+
+// TestSubmitKubernetesUnsure: a job whose hand-in got no answer is looked for by its mark, and found.
+func TestSubmitKubernetesUnsure(t *testing.T) {
+	t.Parallel()
+	k := newKubernetes(t, "unsure.jsonl")
+	got := k.call("submit", "--engine", "kubernetes-plugin", "--image", "train:1", "--", "train")
+	if got.code != 125 || !strings.Contains(got.err, "cannot say whether job 1 was handed to Kubernetes") {
+		t.Errorf("submit: %+v", got)
+	}
+	for range 2 { // the second time by its name
+		if jobs, troubles := k.jobs("queue"); len(jobs) != 1 || jobs[0].State != queue.Running || !strings.HasPrefix(jobs[0].ID, "train-") || jobs[0].Place != "lab/team" || jobs[0].Node != "gpu-b" {
+			t.Errorf("queue: %+v, %+v", jobs, troubles)
+		}
+	}
+}

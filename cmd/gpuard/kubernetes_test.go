@@ -60,7 +60,7 @@ func TestDoctorKubernetesMistakes(t *testing.T) {
 		want string
 		args []string
 	}{
-		{`cannot read --engine "nomad": write kubernetes`, []string{"--engine", "nomad"}},
+		{`cannot read --engine "nomad": write slurm or kubernetes`, []string{"--engine", "nomad"}},
 		{"cannot use --engine with --run", []string{"--engine", "kubernetes", "--run"}},
 		{"cannot use --context or --namespace without --engine kubernetes", []string{"--context", "lab"}},
 	} {

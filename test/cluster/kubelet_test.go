@@ -62,6 +62,11 @@ type pod struct {
 			Folder  string   `json:"workingDir"`
 			Env     []struct {
 				Name, Value string
+				From        struct {
+					Field struct {
+						Path string `json:"fieldPath"`
+					} `json:"fieldRef"`
+				} `json:"valueFrom"`
 			} `json:"env"`
 		} `json:"containers"`
 	} `json:"spec"`
@@ -179,6 +184,9 @@ func (k *kubelet) start(p *pod) {
 	env := []string{"PATH=" + os.Getenv("PATH")}
 	for _, v := range one.Env {
 		values[v.Name] = expansion.Expand(v.Value, expansion.MappingFuncFor(values))
+		if key, ok := strings.CutPrefix(v.From.Field.Path, "metadata.annotations['"); ok {
+			values[v.Name] = p.Meta.Annotations[strings.TrimSuffix(key, "']")]
+		}
 		env = append(env, v.Name+"="+values[v.Name])
 	}
 	var words []string

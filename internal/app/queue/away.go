@@ -54,6 +54,9 @@ func (q *Queue) HandIn(ctx context.Context, s *remote.Scheduler, w handoff.Work,
 		return 0, nil, out, err
 	}
 	id, place, err := s.Submit(ctx, q.scriptPath(number-1))
+	if errors.Is(err, remote.ErrUnsure) { // it stays without an ID, and is looked for by its mark
+		return 0, nil, out, fmt.Errorf("cannot say whether job %d was handed to %s: %w; gpuard queue looks for it there", number, s.Title, err)
+	}
 	for i := range logs {
 		told := record.Away{State: record.Queued, ID: id, Place: place}
 		if err != nil {

@@ -151,6 +151,9 @@ func (s *pods) submit(ctx context.Context, path string) (id, place string, err e
 		err = errors.New("kubectl does not say which Job it has made")
 	}
 	if err != nil {
+		if kube.Is(err, kube.Silent) && own.Meta.Name == "" {
+			return "", "", fmt.Errorf("%w: %w", ErrUnsure, err)
+		}
 		err = refused(err)
 		if len(names) > 0 {
 			if derr := k.Delete(ctx, names...); derr != nil {
@@ -188,6 +191,11 @@ func (s *pods) look(ctx context.Context, jobs []Asked) ([]Told, error) {
 
 func (s *pods) lookAt(ctx context.Context, place string, jobs []Asked, list []int, told []Told) error {
 	k, err := s.at(place)
+	if err == nil && place == "" { // handed in without an answer: to where kubectl goes now, unless it was told otherwise since
+		if k.Context, k.Namespace, err = k.Where(ctx); err == nil {
+			place = k.Context + "/" + cmp.Or(k.Namespace, "default")
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -210,11 +218,14 @@ func (s *pods) lookAt(ctx context.Context, place string, jobs []Asked, list []in
 	if v.silent(jobs, list) {
 		v.events, _ = k.JobEvents(ctx) // a person who may not see events still gets the state
 	}
-	for i := range list {
-		told[list[i]] = v.told(jobs[list[i]])
-		if w := told[list[i]].code; w == "no-gpu" && v.nodes == nil { // would it wait for ever?
+	for _, i := range list {
+		told[i] = v.told(jobs[i])
+		if told[i].code == "no-gpu" && v.nodes == nil { // would it wait for ever?
 			v.nodes, _ = k.Nodes(ctx)
-			told[list[i]] = v.told(jobs[list[i]])
+			told[i] = v.told(jobs[i])
+		}
+		if told[i].ID != "" {
+			told[i].Place = place
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -73,6 +74,9 @@ func Open(host *machine.Host, name string) (*Scheduler, error) {
 	}
 	return openSlurm(host), nil
 }
+
+// ErrUnsure is in the error of a Submit whose answer did not come: the scheduler may have the job.
+var ErrUnsure = errors.New("no answer to the hand-in")
 
 // unasked is how long a job may be without an ID: another process may be handing it in.
 const unasked = 2 * time.Minute

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 
@@ -46,6 +48,7 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 	if err := fetch(ctx, false); err != nil && !follow {
 		p.Host.Say(err.Error())
 	}
+	p.sayMissing(list)
 	out := p.newPrinter()
 	out.json, out.alone = asJSON, len(numbers) == 1
 	logs := services.NewLogs()
@@ -58,14 +61,7 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 	}
 	if !follow {
 		err := out.rest(logs, true)
-		for i := range list { // an empty log needs a reason
-			switch e := &list[i]; {
-			case e.Starts == 0 && e.State.Over():
-				_ = p.tell(endText(e))
-			case e.Starts == 0:
-				_ = p.tell(fmt.Sprintf("job %d has not started; why: gpuard queue", e.Number))
-			}
-		}
+		p.sayUnstarted(list)
 		return err
 	}
 	ctx, stop := context.WithCancel(ctx)
@@ -80,6 +76,29 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 	stop()
 	<-fetched
 	return err
+}
+
+// sayMissing says of jobs that have run elsewhere that their output is not on this machine.
+func (p *Program) sayMissing(list []queue.Entry) {
+	for i := range list {
+		e := &list[i]
+		if _, err := os.Stat(e.Log); e.Engine == "" || e.Started == nil || !errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		p.Host.Say(fmt.Sprintf("cannot see the output of job %d here: %s of %s writes it to %s; with --log it goes to a folder that this machine has, too", e.Number, orElse(e.Node, "a node"), e.Engine, e.Log))
+	}
+}
+
+// sayUnstarted says why a log is empty.
+func (p *Program) sayUnstarted(list []queue.Entry) {
+	for i := range list {
+		switch e := &list[i]; {
+		case e.Starts == 0 && e.State.Over():
+			_ = p.tell(endText(e))
+		case e.Starts == 0 && e.Engine == "":
+			_ = p.tell(fmt.Sprintf("job %d has not started; why: gpuard queue", e.Number))
+		}
+	}
 }
 
 // inTurns lets several goroutines speak.

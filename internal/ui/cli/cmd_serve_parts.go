@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"gpuard/internal/app/doctor"
@@ -58,11 +59,17 @@ func queueGauges(answer any) (all []observe.Gauge) {
 	return all
 }
 
+// askAgain is the time between two questions of serve to other schedulers.
+const askAgain = 30 * time.Second
+
 // sources are the parts of the page besides the devices.
 func (p *Program) sources() []observe.Source {
+	var asked atomic.Int64 // when other schedulers were asked last: what looks all the time asks them less often than a person
 	return []observe.Source{
 		{Name: "queue", Title: "Queue", Every: 2 * time.Second, Public: shown(publicQueue), Gauges: queueGauges, Read: within(10*time.Second, func(ctx context.Context) (queuePart, error) {
-			a, more, err := p.queued(ctx, shownJobs)
+			last, now := asked.Load(), time.Now().UnixNano()
+			ask := now-last > int64(askAgain) && asked.CompareAndSwap(last, now)
+			a, more, err := p.queued(ctx, shownJobs, ask)
 			return queuePart{a, more}, err
 		})},
 		{Name: "services", Title: "Services", Every: 2 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (servicesAnswer, error) {

@@ -100,6 +100,7 @@ type following struct {
 	said    string
 	asked   time.Time       // when the other schedulers were asked last
 	silent  map[string]bool // those that did not answer
+	whys    map[int]string  // why jobs of theirs wait, as said last
 }
 
 // jobs are these jobs as they are now, also at other schedulers; of one that does not answer it says so once.
@@ -117,7 +118,12 @@ func (f *following) jobs(ctx context.Context, numbers []int) ([]queue.Entry, err
 		}
 		f.silent, f.asked = silent, time.Now()
 	}
-	return f.q.Jobs(numbers)
+	list, err := f.q.Jobs(numbers)
+	if f.whys == nil {
+		f.whys = map[int]string{}
+	}
+	f.p.sayWhy(list, f.whys)
+	return list, err
 }
 
 // next returns when something has happened, or other is closed. open are the jobs that are waited for.
