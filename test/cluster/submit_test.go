@@ -121,10 +121,14 @@ func TestSubmit(t *testing.T) {
 		j := c.reaches(t, first, "running", "")
 		second := c.submit(t, "kubernetes", "--image", "train:1", "--gpus", "3", "--", "sleep", "300")
 		c.reaches(t, second, "waiting", "too few GPUs free")
+		time.AfterFunc(3*time.Second, func() { _, _ = c.kubectl("", "delete", "job", j.ID, "--namespace=team", "--wait=false") })
+		if got := c.gpuard(t, "ada", "wait", "--any", fmt.Sprint(first), fmt.Sprint(second)); !strings.Contains(got.err, fmt.Sprintf("job %d waits: no node can take it now", second)) {
+			t.Errorf("wait does not say why: %+v", got)
+		}
+		c.reaches(t, second, "running", "")
 		if got := c.gpuard(t, "ada", "doctor", "--engine", "kubernetes"); !strings.Contains(got.out, "2 of 5 GPUs are free") {
 			t.Errorf("doctor: %s", got.out)
 		}
-		c.cancel(t, j)
 		c.cancel(t, c.reaches(t, second, "running", ""))
 	})
 	t.Run("labels", func(t *testing.T) {
@@ -142,6 +146,14 @@ func TestSubmit(t *testing.T) {
 			t.Errorf("unhold: %+v", got)
 		}
 		c.reaches(t, n, "done", "")
+	})
+	t.Run("Kueue", func(t *testing.T) { // which suspends a Job of its queue, as --hold does
+		n := c.submit(t, "kubernetes", "--image", "train:1", "--queue", "team-a", "--hold", "--", "true")
+		j := c.reaches(t, n, "waiting", "Kueue keeps it in the queue team-a until there is quota")
+		if got := c.gpuard(t, "ada", "queue", "unhold", fmt.Sprint(n)); got.code == 0 || !strings.Contains(got.err, "only Kueue decides when it starts") {
+			t.Errorf("unhold: %+v", got)
+		}
+		c.cancel(t, j)
 	})
 	t.Run("array", func(t *testing.T) {
 		n := c.submit(t, "kubernetes", "--image", "train:1", "--cpu", "--array", "0-2", "--", "sh", "-c", "echo task $GPUARD_ARRAY_TASK; exit $GPUARD_ARRAY_TASK")

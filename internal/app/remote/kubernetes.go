@@ -359,7 +359,7 @@ func (s *pods) hold(ctx context.Context, job runs.Away, on bool) error {
 	case err != nil:
 		return err
 	case len(found) > 0 && found[0].Meta.Labels[kubernetes.KueueLabel] != "":
-		return errors.New("Kueue decides when it starts; see: kubectl get workloads")
+		return errors.New("only Kueue decides when it starts; see: kubectl get workloads")
 	}
 	return k.Suspend(ctx, base(job.ID), on)
 }
