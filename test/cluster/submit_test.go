@@ -147,9 +147,13 @@ func TestSubmit(t *testing.T) {
 		}
 		c.reaches(t, n, "done", "")
 	})
-	t.Run("Kueue", func(t *testing.T) { // which suspends a Job of its queue, as --hold does
-		n := c.submit(t, "kubernetes", "--image", "train:1", "--queue", "team-a", "--hold", "--", "true")
-		j := c.reaches(t, n, "waiting", "Kueue keeps it in the queue team-a until there is quota")
+	t.Run("Kueue", func(t *testing.T) { // is played: it suspends the Jobs that name a queue
+		n := c.submit(t, "kubernetes", "--image", "train:1", "--queue", "team-a", "--", "sleep", "300")
+		j := c.reaches(t, n, "running", "")
+		if _, err := c.kubectl("", "patch", "job", j.ID, "--namespace=team", "--type=merge", `--patch={"spec":{"suspend":true}}`); err != nil {
+			t.Fatal(err)
+		}
+		c.reaches(t, n, "waiting", "Kueue keeps it in the queue team-a until there is quota")
 		if got := c.gpuard(t, "ada", "queue", "unhold", fmt.Sprint(n)); got.code == 0 || !strings.Contains(got.err, "only Kueue decides when it starts") {
 			t.Errorf("unhold: %+v", got)
 		}
