@@ -47,6 +47,7 @@ func sets() []set {
 		entry       = `export XDG_DATA_DIRS="$PWD/share"; mkdir -p share/applications; printf '[Desktop Entry]\nType=Application\nName=X\nExec=x %%U\n' | tee share/applications/mtools.desktop >share/applications/org.blender.Blender.desktop`
 		script      = "mkdir jobs; echo 'export CUDA_VISIBLE_DEVICES=0-3' | tee jobs/train.sh >train.sh"
 		train       = "printf 'services:\\n  train:\\n    image: train:1\\n    command: python train.py\\n' >gpuard.yaml"
+		cluster     = `mkdir -p slurm; export PATH="$PWD/slurm:$PATH"; printf '#!/bin/sh\necho 1234\n' >slurm/sbatch; printf '#!/bin/sh\necho "all|all*|up|infinite|1"\n' >slurm/sinfo; printf '#!/bin/sh\necho ClusterName = c\necho GresTypes = gpu\necho NodeName=n1 State=IDLE Gres=gpu:4 GresUsed=gpu:1\n' >slurm/scontrol; chmod +x slurm/*; `
 		environment = `mkdir -p envs/train/conda-meta; export CONDA_PREFIX="$PWD/envs/train"; printf 'name: train\n' >environment.yml`
 	)
 	return []set{
@@ -55,6 +56,7 @@ func sets() []set {
 		{pattern: `submit --after 1`, before: "gpuard submit -q -- true"},
 		{pattern: `gpuard reserve`, before: `trap 'gpuard release "$(gpuard status | grep -o "[a-z0-9]*, pid" | cut -d, -f1)" >/dev/null' EXIT`},
 		{pattern: `gpuard export slurm`, before: `sbatch() { cat >/dev/null; }; ` + train},
+		{pattern: `gpuard (doctor|submit) --engine slurm`, before: cluster + train},
 		{pattern: `gpuard export kubernetes`, before: `kubectl() { cat >/dev/null; }; ` + train},
 		{pattern: `gpuard doctor --engine kubernetes`, before: kubectlPlays("survey.jsonl")},
 		{pattern: `gpuard submit --engine kubernetes`, before: kubectlPlays("submit.jsonl")},

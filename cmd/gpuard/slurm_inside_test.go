@@ -33,17 +33,17 @@ func newCluster(t *testing.T, o slurm.Options) *cluster {
 	for i := range o.GPUs {
 		c.Set(i, "node", c.Device(i))
 	}
-	c.rack.env = c.Cluster.Env
+	c.env = c.Cluster.Env
 	return c
 }
 
 // slurmctl is one of Slurm's commands, with the environment in which gpuard sees the rack.
 func (c *cluster) slurmctl(name string, args ...string) *exec.Cmd {
-	c.rack.t.Helper()
+	c.t.Helper()
 	cmd := c.cmd()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		c.rack.t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	cmd.Path, cmd.Args, cmd.Dir, cmd.Err = path, append([]string{name}, args...), c.work, nil
 	return cmd
@@ -51,28 +51,28 @@ func (c *cluster) slurmctl(name string, args ...string) *exec.Cmd {
 
 // batch runs a script as a job, until its end, and returns what it wrote.
 func (c *cluster) batch(script string, args ...string) (string, int) {
-	c.rack.t.Helper()
+	c.t.Helper()
 	path := filepath.Join(c.work, "script")
 	if err := os.WriteFile(path, []byte("#!/bin/bash\n"+script), 0o700); err != nil {
-		c.rack.t.Fatal(err)
+		c.t.Fatal(err)
 	}
-	got := run(c.rack.t, c.slurmctl("sbatch", append([]string{"--wait", "--parsable", "--output=out-%j", "--ntasks=1", "--cpus-per-task=1", "--time=4"}, append(args, path)...)...))
+	got := run(c.t, c.slurmctl("sbatch", append([]string{"--wait", "--parsable", "--output=out-%j", "--ntasks=1", "--cpus-per-task=1", "--time=4"}, append(args, path)...)...))
 	text, _ := os.ReadFile(filepath.Join(c.work, "out-"+strings.TrimSpace(got.out)))
 	if got.err != "" {
-		c.rack.t.Logf("sbatch: %s", got.err)
+		c.t.Logf("sbatch: %s", got.err)
 	}
 	return string(text), got.code
 }
 
 // take occupies the first GPUs of the node, so that the numbers of the next job do not begin at 0.
 func (c *cluster) take(gpus int) (job string) {
-	c.rack.t.Helper()
+	c.t.Helper()
 	out, err := c.Command("sbatch", "--parsable", "--output=/dev/null", fmt.Sprint("--gpus-per-node=", gpus), "--wrap=sleep 600").Output()
 	if err != nil {
-		c.rack.t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	job = strings.TrimSpace(string(out))
-	c.rack.t.Cleanup(func() {
+	c.t.Cleanup(func() {
 		_ = c.Command("scancel", job).Run()
 		c.becomes(job, "CANCELLED")
 	})
@@ -82,14 +82,14 @@ func (c *cluster) take(gpus int) (job string) {
 
 // becomes waits until Slurm says that of a job.
 func (c *cluster) becomes(job, state string) {
-	c.rack.t.Helper()
+	c.t.Helper()
 	for end := time.Now().Add(60 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		out, _ := c.Command("squeue", "-h", "-t", "all", "-j", job, "-o", "%T").CombinedOutput()
 		if strings.TrimSpace(string(out)) == state {
 			return
 		}
 		if time.Now().After(end) {
-			c.rack.t.Fatalf("job %s is %s, not %s", job, out, state)
+			c.t.Fatalf("job %s is %s, not %s", job, out, state)
 		}
 	}
 }
@@ -135,14 +135,14 @@ const onlyOne = `exec 9>>"$WORK/gpu-$GPUARD_GPUS"; flock -n 9 || echo double >>"
 
 // divided checks what tasks wrote: each was done, on a device of the allocation, alone; it returns how often one began.
 func (c *cluster) divided(tasks int, devices ...string) (began int) {
-	c.rack.t.Helper()
+	c.t.Helper()
 	text, _ := os.ReadFile(filepath.Join(c.work, "log"))
 	done, used := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		switch {
 		case f[0] == "double":
-			c.rack.t.Error("two tasks were on one device")
+			c.t.Error("two tasks were on one device")
 		case f[0] == "done":
 			done[f[1]] = true
 		default:
@@ -150,8 +150,8 @@ func (c *cluster) divided(tasks int, devices ...string) (began int) {
 			used[f[1]] = true
 		}
 	}
-	same(c.rack.t, "done", len(done), tasks)
-	same(c.rack.t, "devices", slices.Sorted(maps.Keys(used)), devices)
+	same(c.t, "done", len(done), tasks)
+	same(c.t, "devices", slices.Sorted(maps.Keys(used)), devices)
 	return began
 }
 
@@ -163,7 +163,7 @@ func TestSlurmSweep(t *testing.T) {
 if [ -d sweep ]; then set -- --resume sweep; else set -- --dir sweep --over n=1..40 -- bash -c "$ALONE" task '{{.n}}' 0.3; fi
 echo "start $SLURM_RESTART_COUNT"; exec gpuard sweep -q $PRIVATE "$@"
 `
-		c.rack.env = append(c.rack.env, "WORK="+c.work, "ALONE="+onlyOne)
+		c.env = append(c.env, "WORK="+c.work, "ALONE="+onlyOne)
 		over := make(chan int, 1)
 		go func() {
 			_, code := c.batch(script, "--gpus-per-node=4", "--requeue", "--open-mode=append")
@@ -186,10 +186,10 @@ echo "start $SLURM_RESTART_COUNT"; exec gpuard sweep -q $PRIVATE "$@"
 
 // await waits until a file has so many lines.
 func (c *cluster) await(name string, lines int) {
-	c.rack.t.Helper()
+	c.t.Helper()
 	for end := time.Now().Add(60 * time.Second); strings.Count(c.read(name), "\n") < lines; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			c.rack.t.Fatalf("%s has not %d lines: %s", name, lines, c.read(name))
+			c.t.Fatalf("%s has not %d lines: %s", name, lines, c.read(name))
 		}
 	}
 }
@@ -205,7 +205,7 @@ func TestSlurmSteps(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, c *cluster) {
 		c.take(2)
-		c.rack.env = append(c.rack.env, "WORK="+c.work, "ALONE="+onlyOne, "GPUARD_LEASE=zzzz")
+		c.env = append(c.env, "WORK="+c.work, "ALONE="+onlyOne, "GPUARD_LEASE=zzzz")
 		const script = `
 task() { for n in 1 2 3; do gpuard run -q $PRIVATE -- bash -c "$ALONE" task "$1-$n" 0.3; done; }
 export -f task
@@ -227,9 +227,9 @@ func TestSlurmQueue(t *testing.T) {
 	t.Parallel()
 	eachKind(t, func(t *testing.T, c *cluster) {
 		c.take(2)
-		c.rack.env = append(c.rack.env, "WORK="+c.work, "ALONE="+onlyOne)
+		c.env = append(c.env, "WORK="+c.work, "ALONE="+onlyOne)
 		if c.constrained {
-			c.rack.env = append(c.rack.env, "KEPT=yes")
+			c.env = append(c.env, "KEPT=yes")
 		}
 		project := "services:\n  web:\n    each: gpu\n    command: [bash, -c, 'echo \"up $GPUARD_GPUS\" >>\"$WORK/up\"; sleep 600']\n"
 		if err := os.WriteFile(filepath.Join(c.work, "gpuard.yaml"), []byte(project), 0o644); err != nil {

@@ -20,46 +20,46 @@ func newSubmitter(t *testing.T, lines ...string) *cluster {
 	gate.Need(t, "slurm", "root")
 	c := newCluster(t, slurm.Options{GresFlags: "nvidia_gpu_env", Lines: append([]string{"KillWait=2"}, lines...)})
 	c.config("types: {NVIDIA A100-SXM4-80GB: a100, NVIDIA H100: h100}\n  memory_features: {gpumem80g: 81559, gpumem141g: 143771}")
-	c.rack.env = append(c.rack.env, "XDG_CONFIG_HOME="+filepath.Join(c.work, "config"), "SQUEUE_FORMAT=%j", "SBATCH_PARTITION=nowhere", "SINFO_FORMAT=%N", "SLURM_TIME_FORMAT=relative", "SQUEUE_STATES=PD")
+	c.env = append(c.env, "XDG_CONFIG_HOME="+filepath.Join(c.work, "config"), "SQUEUE_FORMAT=%j", "SBATCH_PARTITION=nowhere", "SINFO_FORMAT=%N", "SLURM_TIME_FORMAT=relative", "SQUEUE_STATES=PD")
 	return c
 }
 
 func (c *cluster) config(slurm string) {
-	c.rack.t.Helper()
+	c.t.Helper()
 	path := filepath.Join(c.work, "config", "gpuard", "config.yaml")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		c.rack.t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	if err := os.WriteFile(path, []byte("slurm:\n  "+slurm+"\n"), 0o644); err != nil {
-		c.rack.t.Fatal(err)
+		c.t.Fatal(err)
 	}
 }
 
 // gpuard calls the program in the folder of the cluster.
 func (c *cluster) gpuard(args ...string) result {
-	c.rack.t.Helper()
+	c.t.Helper()
 	cmd := c.hasty(args...)
 	cmd.Dir = c.work
-	return run(c.rack.t, cmd)
+	return run(c.t, cmd)
 }
 
 // entry is a job as gpuard queue or gpuard history shows it.
 func (c *cluster) entry(list, number string) (e queue.Entry) {
-	c.rack.t.Helper()
+	c.t.Helper()
 	got := c.gpuard(list, "--json")
 	var a struct {
 		Jobs    []queue.Entry
 		Engines []queue.Trouble
 	}
 	if err := json.Unmarshal([]byte(got.out), &a); err != nil {
-		c.rack.t.Fatalf("%v: %+v", err, got)
+		c.t.Fatalf("%v: %+v", err, got)
 	}
 	for _, e := range a.Jobs {
 		if number == jobNumber(e) {
 			return e
 		}
 	}
-	c.rack.t.Fatalf("%s has no job %s: %s", list, number, got.out)
+	c.t.Fatalf("%s has no job %s: %s", list, number, got.out)
 	return e
 }
 
@@ -100,12 +100,36 @@ func TestSlurmSubmit(t *testing.T) {
 	same(t, "both", c.gpuard("wait", "1", "2").code, 3)
 }
 
+// TestSlurmSameCommands: a service of a gpuard.yaml, and a command, are handed in, followed, waited for and listed by the
+// same four commands on this machine and on Slurm.
+func TestSlurmSameCommands(t *testing.T) {
+	t.Parallel()
+	c := newSubmitter(t)
+	const project = "services:\n  train:\n    command: [bash, -c, 'echo \"$WORDS on $CUDA_VISIBLE_DEVICES\"']\n    gpus: 2\n    restart: no\n    env: {WORDS: it is $(not) run}\n"
+	if err := os.WriteFile(filepath.Join(c.work, "gpuard.yaml"), []byte(project), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	up := c.gpuard("up")
+	same(t, "up", up.code, 0)
+	contains(t, up.out+up.err, "it is $(not) run on 0,1")
+	for i, args := range [][]string{{"--", "bash", "-c", `echo "on $CUDA_VISIBLE_DEVICES"`}, {"--engine", "slurm", "--", "bash", "-c", `echo "on $CUDA_VISIBLE_DEVICES"`}, {"--engine", "slurm", "-f", "gpuard.yaml", "train"}} {
+		got := c.gpuard(append([]string{"submit", "-q"}, args...)...)
+		n := strings.TrimSpace(got.out)
+		same(t, "submit", []any{got.code, n}, []any{0, jsonOf(i + 1)})
+		contains(t, c.gpuard("logs", "-f", n).out, "on ")
+		same(t, "wait", c.gpuard("wait", n).code, 0)
+		same(t, "history", c.entry("history", n).State, queue.Done)
+	}
+	same(t, "the service", c.gpuard("logs", "3").out, "it is $(not) run on 0,1\n")
+	contains(t, c.gpuard("submit", "-f", "gpuard.yaml", "train").err, "cannot use --file without --engine: gpuard up")
+}
+
 // number submits a job to Slurm and returns its number.
 func (c *cluster) number(args ...string) string {
-	c.rack.t.Helper()
+	c.t.Helper()
 	got := c.gpuard(append([]string{"submit", "-q", "--engine", "slurm"}, args...)...)
 	if got.code != 0 {
-		c.rack.t.Fatalf("%q: %+v", args, got)
+		c.t.Fatalf("%q: %+v", args, got)
 	}
 	return strings.TrimSpace(got.out)
 }
@@ -147,14 +171,14 @@ func TestSlurmEnds(t *testing.T) {
 
 // shows waits until gpuard queue shows the job so.
 func (c *cluster) shows(number string, state queue.State, why string) {
-	c.rack.t.Helper()
+	c.t.Helper()
 	var e queue.Entry
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if e = c.entry("queue", number); e.State == state && e.Why == why {
 			return
 		}
 	}
-	c.rack.t.Errorf("job %s is %s (%s), not %s (%s)", number, e.State, e.Why, state, why)
+	c.t.Errorf("job %s is %s (%s), not %s (%s)", number, e.State, e.Why, state, why)
 }
 
 // TestSlurmTimeOut: Slurm ends what runs for longer than --timeout.

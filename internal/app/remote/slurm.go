@@ -257,7 +257,7 @@ func (s *slurm) unknown(ctx context.Context, j Asked) (Told, error) {
 	case err != nil:
 		return Told{}, err
 	case j.Place != "" && said["ClusterName"] != j.Place:
-		return Told{}, fmt.Errorf("Slurm's commands ask the cluster %s now, and job %s is one of %s: set SLURM_CONF, or log in there", said["ClusterName"], j.ID, j.Place)
+		return Told{}, fmt.Errorf("the commands of Slurm ask the cluster %s now, and job %s is one of %s: set SLURM_CONF, or log in there", said["ClusterName"], j.ID, j.Place)
 	case j.ID == "":
 		return lost(j.Away, "gpuard was killed while it handed the job in, and Slurm has no job with its mark"), nil
 	}

@@ -45,6 +45,7 @@ not executable, 127 not found.`,
   gpuard submit ./train.sh                       with lines "#GPUARD --gpus 2"
   id=$(gpuard submit -q -- ./train.sh)           only the number
   gpuard submit --engine slurm --gpus 2 -- python train.py
+  gpuard submit --engine slurm -f gpuard.yaml train
   gpuard submit --engine kubernetes --image train:1 -- python train.py
   gpuard queue                                   what runs and what waits
   gpuard logs -f 17`,
@@ -84,8 +85,10 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	if len(args) == 0 {
 		return usagef("cannot queue nothing: write a command, such as gpuard submit -- python train.py")
 	}
-	if err := p.scriptFlags(cmd, args[0]); err != nil {
-		return asUsage(err)
+	if o.file == "" { // else it is a service
+		if err := p.scriptFlags(cmd, args[0]); err != nil {
+			return asUsage(err)
+		}
 	}
 	if err := o.refuseEmpty(cmd); err != nil {
 		return asUsage(err)

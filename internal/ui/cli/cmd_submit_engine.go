@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -17,14 +16,15 @@ import (
 
 // engineFlags are those of a job that another scheduler gets.
 type engineFlags struct {
-	engine, queue, workdir, image, namespace string
-	env                                      []string
-	dry                                      bool
+	engine, file, queue, workdir, image, namespace string
+	env                                            []string
+	dry                                            bool
 }
 
 func (e *engineFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&e.engine, "engine", "", "hand it to this `ENGINE` in place of this machine: slurm, or kubernetes (kubernetes-plugin and kubernetes-dra say how it asks for GPUs); here: this machine all the same")
+	f.StringVarP(&e.file, "file", "f", "", "with --engine: hand in a service of this `FILE`, such as gpuard.yaml; SERVICE stands in place of COMMAND")
 	f.StringArrayVar(&e.env, "env", nil, "with --engine: `NAME[=VALUE]`: a variable for it, with the value that this shell has; no other is handed on")
 	f.StringVar(&e.queue, "queue", "", "with --engine: `NAME` of Slurm's partition, or of Kueue's local queue")
 	f.StringVar(&e.image, "image", "", "with --engine kubernetes: `IMAGE` of its container")
@@ -42,7 +42,7 @@ const here = "here"
 
 // engineOf is the scheduler that is to have the job: that of --engine, else that of the configuration; nil this machine.
 func (p *Program) engineOf(cmd *cobra.Command, e *engineFlags) (*remote.Scheduler, error) {
-	if err := refuseEmpty(cmd, "engine", "env", "queue", "workdir", "image", "namespace"); err != nil {
+	if err := refuseEmpty(cmd, "engine", "file", "env", "queue", "workdir", "image", "namespace"); err != nil {
 		return nil, asUsage(err)
 	}
 	name := e.engine
@@ -60,6 +60,9 @@ func (p *Program) engineOf(cmd *cobra.Command, e *engineFlags) (*remote.Schedule
 	if name != "" && name != here {
 		return remote.Open(p.Host, name)
 	}
+	if isSet(cmd, "file") {
+		return nil, usagef("cannot use --file without --engine: gpuard up starts the services of a file on this machine")
+	}
 	for _, flag := range []string{"env", "queue", "workdir", "image", "namespace", "dry-run"} {
 		if isSet(cmd, flag) {
 			return nil, usagef("cannot use --%s without --engine: a job of this machine has this shell's environment and folder; gpuard run --dry-run shows what it would get", flag)
@@ -70,20 +73,11 @@ func (p *Program) engineOf(cmd *cobra.Command, e *engineFlags) (*remote.Schedule
 
 // handIn hands the job to another scheduler. Of this machine neither the GPUs nor the rules count.
 func (p *Program) handIn(cmd *cobra.Command, s *remote.Scheduler, o *submitOptions, args []string) error {
-	w, err := p.work(cmd, &o.spec, &o.batchFlags, args)
-	switch {
-	case err != nil:
-	case s.Image:
-		w.Folder = o.workdir
-	case o.workdir != "":
-		w.Folder, err = filepath.Abs(o.workdir)
-	default:
-		w.Folder, err = thisFolder()
+	t := handoff.Slurm
+	if s.Image {
+		t = handoff.Kubernetes
 	}
-	w.Image, w.Namespace = o.image, o.namespace
-	if w.Queue = o.queue; err == nil {
-		err = p.addVariables(&w, o.env)
-	}
+	w, err := p.described(cmd, t, &exportOptions{spec: o.spec, batchFlags: o.batchFlags, file: o.file, image: o.image, workdir: o.workdir, namespace: o.namespace, queue: o.queue, env: o.env}, args)
 	if err != nil {
 		return asUsage(err)
 	}
@@ -95,9 +89,9 @@ func (p *Program) handIn(cmd *cobra.Command, s *remote.Scheduler, o *submitOptio
 		return err
 	}
 	defer q.Close()
-	j := queue.Job{Command: args, Folder: w.Folder, Spec: w.Spec, Note: w.Note}
+	j := queue.Job{Command: w.Spec.Command, Folder: w.Folder, Spec: w.Spec, Note: w.Note}
 	j.Spec.Name = machine.JobName(w.Spec)
-	number, logs, out, err := q.HandIn(cmd.Context(), s, w, j, queue.Kind(args))
+	number, logs, out, err := q.HandIn(cmd.Context(), s, w, j, queue.Kind(w.Spec.Command))
 	if err != nil {
 		return err
 	}
