@@ -170,6 +170,35 @@ func TestSubmit(t *testing.T) {
 			}
 		}
 	})
+	t.Run("array as a whole", func(t *testing.T) {
+		n := c.submit(t, "kubernetes", "--image", "train:1", "--cpu", "--array", "0-1", "--", "sleep", "300")
+		j := c.reaches(t, n, "running", "")
+		if got := c.gpuard(t, "ada", "cancel", fmt.Sprint(n)); got.code != 2 || !strings.Contains(got.err, fmt.Sprintf("Kubernetes has the array as one object, and job %d is in it", n+1)) {
+			t.Errorf("cancel of one: %+v", got)
+		}
+		if got := c.gpuard(t, "ada", "cancel", fmt.Sprint(n), fmt.Sprint(n+1)); got.code != 0 {
+			t.Errorf("cancel of all: %+v", got)
+		}
+		c.nothing(t, "app.kubernetes.io/instance="+strings.TrimSuffix(j.ID, "_0"))
+		c.reaches(t, n+1, "cancelled", "")
+	})
+	t.Run("service", func(t *testing.T) { // the file of the services of one machine
+		file := c.in("gpuard.yaml")
+		text := "services:\n  train:\n    image: train:1\n    command: [sh, -c, 'echo \"$GREETING\"; exit 7']\n    env: {GREETING: \"hello $(you) there\"}\n    gpus: 1\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n := c.submit(t, "kubernetes", "-f", file, "train")
+		if got := c.gpuard(t, "ada", "queue"); got.code != 0 || !strings.Contains(got.out, "train") {
+			t.Errorf("queue: %+v", got)
+		}
+		if got := c.gpuard(t, "ada", "wait", fmt.Sprint(n)); got.code != 7 {
+			t.Errorf("wait: %+v", got)
+		}
+		if got := c.gpuard(t, "ada", "logs", fmt.Sprint(n)); got.out != "hello $(you) there\n" {
+			t.Errorf("logs: %+v", got)
+		}
+	})
 	t.Run("not allowed", func(t *testing.T) {
 		got := c.gpuard(t, "bob", "submit", "--engine", "kubernetes", "--image", "train:1", "--", "true")
 		if got.code != 125 || !strings.Contains(got.err, `User "bob" cannot create resource "jobs"`) || !strings.Contains(got.err, "gpuard doctor --engine kubernetes") {

@@ -312,7 +312,7 @@ func (v *view) told(a Asked) Told {
 }
 
 // cancel deletes jobs with all that was made for them, and waits until they are gone. A task of an array cannot be
-// deleted alone: its number would count as failed, and be started again where the job says so.
+// deleted alone: its number would count as failed, and be started again where the job says so. So who calls names all.
 func (s *pods) cancel(ctx context.Context, jobs []runs.Away) error {
 	by := map[string][]string{}
 	for _, j := range jobs {
