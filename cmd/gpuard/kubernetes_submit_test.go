@@ -65,7 +65,7 @@ func TestSubmitKubernetes(t *testing.T) {
 		t.Fatalf("submit: %+v", got)
 	}
 	jobs, _ := k.jobs("queue")
-	if len(jobs) != 1 || jobs[0].State != queue.Waiting || jobs[0].Engine != "kubernetes" || jobs[0].Place != "lab/team" || !strings.HasPrefix(jobs[0].Why, "no node can take it now: 3 of 3 has no free devices as its claim wants them") {
+	if len(jobs) != 1 || jobs[0].State != queue.Waiting || jobs[0].Engine != "kubernetes" || jobs[0].Place != "lab/team" || !strings.HasPrefix(jobs[0].Why, "no node can take it now: 3 of 3 have no free devices as its claim wants them") {
 		t.Errorf("queue: %+v", jobs)
 	}
 	got = k.call("wait", "1")

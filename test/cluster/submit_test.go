@@ -275,7 +275,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("the Job does not own the template of its claim: %s", owners)
 	}
 	second := c.submit(t, "kubernetes", "--image", "train:1", "--model", "*H100*", "--", "sh", "-c", "echo ran")
-	c.reaches(t, second, "waiting", "has no free devices as its claim wants them")
+	c.reaches(t, second, "waiting", "no free devices as its claim wants them")
 	c.cancel(t, j)
 	c.reaches(t, second, "done", "")
 	if got := c.gpuard(t, "ada", "logs", fmt.Sprint(second)); got.out != "ran\n" {

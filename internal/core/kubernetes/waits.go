@@ -185,7 +185,7 @@ func unscheduled(pod *Pod, message string, nodes []Node) *Reason {
 			}
 		}
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d of %d has %s", n, all, k.words))
+			parts = append(parts, fmt.Sprintf("%d of %d %s %s", n, all, have(n), k.words))
 			if why.Code == "no-node" {
 				why.Code = k.code
 			}
@@ -200,6 +200,13 @@ func unscheduled(pod *Pod, message string, nodes []Node) *Reason {
 	why.Do = remedy(why.Code)
 	tooMany(why, pod, nodes)
 	return why
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "has"
+	}
+	return "have"
 }
 
 func remedy(code string) string {
