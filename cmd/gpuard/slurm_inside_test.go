@@ -33,7 +33,7 @@ func newCluster(t *testing.T, o slurm.Options) *cluster {
 	for i := range o.GPUs {
 		c.Set(i, "node", c.Device(i))
 	}
-	c.env = c.Cluster.Env
+	c.env = c.Cluster.Env //nolint:staticcheck // the rack has an Env, too
 	return c
 }
 
@@ -140,10 +140,10 @@ func (c *cluster) divided(tasks int, devices ...string) (began int) {
 	done, used := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
-		switch {
-		case f[0] == "double":
+		switch f[0] {
+		case "double":
 			c.t.Error("two tasks were on one device")
-		case f[0] == "done":
+		case "done":
 			done[f[1]] = true
 		default:
 			began++

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"gpuard/internal/app/queue"
 	"gpuard/internal/gate"
+	"gpuard/test/executable"
 	"gpuard/test/slurm"
 )
 
@@ -283,4 +285,40 @@ func TestSlurmDoctor(t *testing.T) {
 	c.Controller(t) // it ends what take has started
 	contains(t, got.out, `"code": "slurm-controller"`, `"severity": "error"`, "Unable to contact slurm controller")
 	contains(t, c.gpuard("doctor", "--why", "slurm-gres").out, "GresTypes=gpu")
+}
+
+// TestSlurmKilled: gpuard is killed while sbatch runs. What Slurm took is found by its mark, and handed in once.
+func TestSlurmKilled(t *testing.T) {
+	t.Parallel()
+	c := newSubmitter(t)
+	theirs, err := exec.LookPath("sbatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(c.work, "bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	executable.Write(t, filepath.Join(bin, "sbatch"), []byte("#!/bin/sh\necho >>"+c.work+"/begun\nsleep 1\nexec "+theirs+" \"$@\"\n"))
+	cmd := c.hasty("submit", "-q", "--engine", "slurm", "--", "sh", "-c", "sleep 2; exit 5")
+	cmd.Dir = c.work
+	for i, pair := range cmd.Env {
+		if strings.HasPrefix(pair, "PATH=") {
+			cmd.Env[i] = "PATH=" + bin + ":" + strings.TrimPrefix(pair, "PATH=")
+		}
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.await("begun", 1)
+	_, _ = cmd.Process.Kill(), cmd.Wait()
+	if e := c.entry("queue", "1"); e.State != queue.Waiting || e.ID != "" || e.Why != "it is being handed in" {
+		t.Errorf("just killed: %+v", e)
+	}
+	same(t, "wait", c.gpuard("wait", "1").code, 5)
+	if e := c.entry("history", "1"); e.ID == "" {
+		t.Errorf("it has no ID: %+v", e)
+	}
+	out, err := c.Command("squeue", "-h", "-t", "all", "-o", "%i").CombinedOutput()
+	same(t, "jobs of Slurm", []any{len(strings.Fields(string(out))), err}, []any{1, nil})
 }

@@ -17,7 +17,6 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/visible"
@@ -78,22 +77,6 @@ func Folder(host *machine.Host) (string, error) {
 	return filepath.Join(home, "queue"+inside), nil
 }
 
-// allocated is the end of the name of the queue of an allocation: "-slurm-12-node0"; "" outside.
-func allocated(env visible.Env) string {
-	allocation := visible.Allocation(env)
-	if allocation == "" {
-		return ""
-	}
-	node, _ := env.Lookup("SLURMD_NODENAME")
-	plain := func(r rune) rune {
-		if strings.ContainsRune("-_.", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
-			return r
-		}
-		return '_'
-	}
-	return "-" + strings.Map(plain, strings.ReplaceAll(allocation, ":", "-")+"-"+gpu.Brief(node))
-}
-
 // Open opens the queue of this user. Without create, nil and no error means that there is none.
 func Open(host *machine.Host, create bool) (*Queue, error) {
 	dir, err := Folder(host)
@@ -112,6 +95,9 @@ func Open(host *machine.Host, create bool) (*Queue, error) {
 		return nil, nil //nolint:nilnil // an empty queue
 	} else if err != nil {
 		return nil, exit.Usagef("cannot use %s for the queue: %v; its jobs are run, so it has to be yours alone", dir, err)
+	}
+	if create && allocated(host.Env) != "" {
+		removeOld(dir)
 	}
 	q := &Queue{Dir: dir, host: host, state: record.NewQueue()}
 	if q.journal, err = journal.Open(filepath.Join(dir, journalFile)); err != nil {

@@ -207,3 +207,36 @@ func FuzzJournal(f *testing.F) {
 		}
 	})
 }
+
+// TestQueueOfAllocation: in a Slurm job the queue is one of that job on this node; those that are over for long are
+// removed, and the user's own is not.
+func TestQueueOfAllocation(t *testing.T) {
+	state := t.TempDir()
+	open := func(env ...string) string {
+		t.Helper()
+		q, err := Open(&machine.Host{Env: append(env, "XDG_STATE_HOME="+state)}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer q.Close()
+		return filepath.Base(q.Dir)
+	}
+	own := open()
+	first := open("SLURM_JOB_ID=7", "SLURMD_NODENAME=n1")
+	second := open("SLURM_JOB_ID=8", "SLURMD_NODENAME=../n1")
+	if own != "queue" || first != "queue-slurm-7-n1" || second != "queue-slurm-8-.._n1" {
+		t.Errorf("%q, %q, %q", own, first, second)
+	}
+	old := time.Now().Add(-2 * stale)
+	for _, name := range []string{own, first} {
+		if err := os.Chtimes(filepath.Join(state, "gpuard", name, journalFile), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open("SLURM_JOB_ID=9", "SLURMD_NODENAME=n1")
+	for name, stays := range map[string]bool{own: true, first: false, second: true} {
+		if _, err := os.Stat(filepath.Join(state, "gpuard", name)); (err == nil) != stays {
+			t.Errorf("%s stays: %v", name, err == nil)
+		}
+	}
+}

@@ -24,6 +24,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"gpuard/internal/core/gpu"
@@ -90,8 +91,9 @@ type Service struct {
 	Each      bool
 	Replicas  int // above 1
 	DependsOn []string
-	Ready     bool // it has a check
-	Healthy   bool // likewise
+	EnvFiles  []string // whose variables are in Env
+	Ready     bool     // it has a check
+	Healthy   bool     // likewise
 }
 
 // Level says how well a target can be told something.
@@ -198,9 +200,13 @@ func command(w *Work) []string {
 // variables are those that the engine does not set: the order in which CUDA counts, or all that hide GPUs from a job
 // that wants none; and those of the owner.
 func variables(w *Work) []Variable {
-	vars := []Variable{{"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}}
-	if w.Spec.CPU {
+	const order = "CUDA_DEVICE_ORDER"
+	var vars []Variable
+	switch own := func(v Variable) bool { return v.Name == order }; {
+	case w.Spec.CPU:
 		vars = hiding()
+	case !slices.ContainsFunc(w.Env, own):
+		vars = []Variable{{order, "PCI_BUS_ID"}}
 	}
 	return append(vars, w.Env...)
 }

@@ -70,7 +70,7 @@ func samples() map[string]any {
 		"Care.Retries": 2, "Care.Any": true, "Care.Restart": job.OnFailure, "Care.Limit": 2, "Care.Streak": 1, "Care.Log": "/l/a.log", "Care.LogLimit": gpu.GiB, "Care.Drift": []string{"hot"}, "Care.Stop": "SIGINT",
 		"ID": "a1", "Folder": "/f", "Env": []Variable{{"A", "b"}}, "Note": "n", "Held": true, "After": []After{{ID: "7"}}, "Array.Tasks": []int{0, 1, 2}, "Array.Most": 2,
 		"Notify": "desktop", "Image": "i", "Namespace": "team", "Queue": "long", "Private": true, "Verify": "30s",
-		"Service.Each": true, "Service.Replicas": 2, "Service.DependsOn": []string{"a"}, "Service.Ready": true, "Service.Healthy": true,
+		"Service.Each": true, "Service.Replicas": 2, "Service.DependsOn": []string{"a"}, "Service.EnvFiles": []string{"/e"}, "Service.Ready": true, "Service.Healthy": true,
 	}
 }
 
@@ -97,7 +97,7 @@ func with(path string) Work {
 // TestEveryField: no field of Work is without a row, no row is without a field, and a job that asks for a field gets one
 // verdict of it for each target. What is said, exactly or not, is in the text, unless the row says that nothing need be.
 func TestEveryField(t *testing.T) {
-	unwritten := []string{"Spec.Any", "Spec.Place", "Spec.IDs", "Private", "Image slurm", "Service.Ready", "Spec.Waiting.No compose", "Spec.Ranks.Grace", "Spec.Ranks.JSON"}
+	unwritten := []string{"Spec.Any", "Spec.Place", "Spec.IDs", "Private", "Image slurm", "Service.Ready", "Service.EnvFiles", "Spec.Waiting.No compose", "Spec.Ranks.Grace", "Spec.Ranks.JSON"}
 	rows := map[string]int{}
 	for _, r := range table() {
 		rows[r.field]++
@@ -207,6 +207,18 @@ func TestName(t *testing.T) {
 	for given, want := range map[string]string{"": "job", "..": "job", "A_b": "a-b", strings.Repeat("x", 99): strings.Repeat("x", 40), strings.Repeat("x", 39) + ".y": strings.Repeat("x", 39), "训练": "job"} {
 		if got := dns(given); got != want {
 			t.Errorf("%q: %s, want %s", given, got, want)
+		}
+	}
+}
+
+// TestOrder: CUDA's order of devices is that of its owner, and there once.
+func TestOrder(t *testing.T) {
+	for _, target := range Targets() {
+		w := with("")
+		w.Env = []Variable{{"CUDA_DEVICE_ORDER", "FASTEST_FIRST"}}
+		out, err := Write(target, w, site())
+		if err != nil || strings.Count(out.Text, "CUDA_DEVICE_ORDER") != 1 || !strings.Contains(out.Text, "FASTEST_FIRST") {
+			t.Errorf("%v\n%s", err, out.Text)
 		}
 	}
 }

@@ -92,6 +92,7 @@ func serviceRows() []row {
 		{"Service.Each", "each", func(w *Work) bool { return w.Service.Each }, refused("it means the GPUs of this machine", "write gpus: N, or an array: gpuard export … --array 0-7").everywhere()},
 		{"Service.Replicas", "replicas", func(w *Work) bool { return w.Service.Replicas > 1 }, refused("each instance has a command of its own", "write one service for each, or an array: gpuard export … --array 0-7").everywhere()},
 		{"Service.DependsOn", "depends_on", func(w *Work) bool { return len(w.Service.DependsOn) > 0 }, alone},
+		{"Service.EnvFiles", "env_file", func(w *Work) bool { return len(w.Service.EnvFiles) > 0 }, approximate("the values that its files have now are in the text, for everybody who may read it").everywhere()},
 		{"Service.Ready", "ready", func(w *Work) bool { return w.Service.Ready }, approximate("not checked: no service here waits for it").everywhere()},
 		{"Service.Healthy", "healthy", func(w *Work) bool { return w.Service.Healthy }, refused("the engine would not check it in the way of the file", "leave it out, and add the engine's own check").everywhere()},
 	}

@@ -91,6 +91,15 @@ for, 125 gpuard failed or was used wrongly.`,
 	f.SetInterspersed(false)
 	o.spec.add(p, cmd)
 	o.add(cmd)
+	for name, usage := range map[string]string{
+		"after": "start when these jobs of the engine have ended with 0: `N[:any],...`; any: however they end",
+		"log":   "`FILE` for its output, where it starts (default: that of the engine)",
+		"hold":  "do not start it before it is released there",
+		"time":  "your estimate of its run time, a `TIME` such as 2h: a remark for people",
+		"nice":  "jobs with a lower `N` start first",
+	} {
+		f.Lookup(name).Usage = usage
+	}
 	p.privateState(cmd)
 	f.StringVarP(&o.file, "file", "f", "", "write a service of this `FILE`, such as gpuard.yaml; the flags that choose devices are its own")
 	f.StringArrayVar(&o.env, "env", nil, "`NAME[=VALUE]`: a variable for it, with the value that this shell has; no other is handed on")
@@ -250,7 +259,7 @@ func workOf(defaults *policy.File, s service.Service, i service.Instance) (w han
 		name, value, _ := strings.Cut(pair, "=")
 		w.Env = append(w.Env, handoff.Variable{Name: name, Value: value})
 	}
-	w.Service = handoff.Service{Each: s.Each, Ready: s.Ready != nil, Healthy: s.Healthy != nil}
+	w.Service = handoff.Service{Each: s.Each, EnvFiles: s.EnvFiles, Ready: s.Ready != nil, Healthy: s.Healthy != nil}
 	if s.Replicas > 1 {
 		w.Service.Replicas = s.Replicas
 	}

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 
@@ -53,6 +55,7 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 	if err := fetch(ctx, false); err != nil && !follow {
 		p.Host.Say(err.Error())
 	}
+	p.sayMissing(chosen)
 	out := p.newPrinter()
 	out.json, out.alone = asJSON, len(numbers) == 1
 	logs := services.NewLogs()
@@ -78,6 +81,17 @@ func (p *Program) jobLogs(ctx context.Context, args []string, last int, follow, 
 	stop()
 	<-fetched
 	return err
+}
+
+// sayMissing says of jobs that have run elsewhere that their output is not on this machine.
+func (p *Program) sayMissing(list []queue.Entry) {
+	for i := range list {
+		e := &list[i]
+		if _, err := os.Stat(e.Log); e.Engine == "" || e.Started == nil || !errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		p.Host.Say(fmt.Sprintf("cannot see the output of job %d here: %s of %s writes it to %s; with --log it goes to a folder that this machine has, too", e.Number, orElse(e.Node, "a node"), e.Engine, e.Log))
+	}
 }
 
 // inTurns lets several goroutines speak.

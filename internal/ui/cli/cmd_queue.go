@@ -224,7 +224,7 @@ func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
 	if o.json {
 		most = math.MaxInt
 	}
-	a, more, err := p.queued(cmd.Context(), most)
+	a, more, err := p.queued(cmd.Context(), most, true)
 	if err != nil {
 		return err
 	}
@@ -238,8 +238,9 @@ func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
 	return nil
 }
 
-// queued is the queue as it is now, with at most so many jobs that wait; more wait besides.
-func (p *Program) queued(ctx context.Context, most int) (a queueAnswer, more int, err error) {
+// queued is the queue as it is now, with at most so many jobs that wait; more wait besides. With ask other schedulers are
+// asked for their jobs.
+func (p *Program) queued(ctx context.Context, most int, ask bool) (a queueAnswer, more int, err error) {
 	a = queueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Engines: []queue.Trouble{}}
 	q, err := queue.Open(p.Host, false)
 	if err != nil {
@@ -250,8 +251,10 @@ func (p *Program) queued(ctx context.Context, most int) (a queueAnswer, more int
 		if a.Kept = q.Kept(); !a.Kept {
 			a.Problem = q.Problem()
 		}
-		if a.Engines, err = q.Catch(ctx); err != nil {
-			return a, 0, err
+		if ask {
+			if a.Engines, err = q.Catch(ctx); err != nil {
+				return a, 0, err
+			}
 		}
 		list, left, err := q.Next(most)
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"gpuard/internal/app/doctor"
@@ -38,11 +39,17 @@ type useTable struct {
 	Use []queue.Use `json:"use"` // the largest first
 }
 
+// askAgain is the time between two questions of serve to other schedulers.
+const askAgain = 30 * time.Second
+
 // sources are the parts of the page besides the devices.
 func (p *Program) sources() []observe.Source {
+	var asked atomic.Int64 // when other schedulers were asked last: what looks all the time asks them less often than a person
 	return []observe.Source{
 		{Name: "queue", Title: "Queue", Every: 2 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (queueAnswer, error) {
-			a, _, err := p.queued(ctx, shownJobs)
+			last, now := asked.Load(), time.Now().UnixNano()
+			ask := now-last > int64(askAgain) && asked.CompareAndSwap(last, now)
+			a, _, err := p.queued(ctx, shownJobs, ask)
 			return a, err
 		})},
 		{Name: "services", Title: "Services", Every: 2 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (servicesAnswer, error) {

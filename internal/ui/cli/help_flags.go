@@ -33,7 +33,7 @@ func flagGroups() []flagGroup {
 // oftenUsed are the flags of a short help.
 func oftenUsed() []string {
 	return strings.Fields("over csv commands resume jobs jobs-per-gpu gpus mem device model share cpu wait no-wait fallback torchrun " +
-		"after hold verify timeout retry log drift name dry-run lease login format python remove each name user kernel")
+		"file env image after hold verify timeout retry log drift name dry-run lease login format python remove each name user kernel")
 }
 
 // manyFlags is the number of flags from which they are grouped.
