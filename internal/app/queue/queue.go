@@ -303,6 +303,9 @@ func (q *Queue) Pause(on bool) error {
 // asked of, the error names the first; nothing is asked then.
 func (q *Queue) Ask(ctx context.Context, kind record.Kind, numbers ...int) error {
 	own, away, err := q.split(numbers)
+	if err == nil && len(away) > 0 { // one may have ended meanwhile; jobs of this machine wait for nobody
+		_, err = q.Catch(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -59,10 +59,14 @@ func (c Commands) run(ctx context.Context, name string, args ...string) (out, er
 	if path, err = filepath.Abs(path); err != nil {
 		return "", "", fmt.Errorf("cannot call %s: %w", name, err)
 	}
-	text, errs, err := sys.Output(ctx, c.Patience, limit, environment(c.Env), append([]string{path}, args...)...)
+	patience := c.Patience
+	if end, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(end).Round(100*time.Millisecond))
+	}
+	text, errs, err := sys.Output(ctx, patience, limit, environment(c.Env), append([]string{path}, args...)...)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return "", errs, &Silent{fmt.Sprintf("%s has not answered within %s", name, c.Patience)}
+		return "", errs, &Silent{fmt.Sprintf("%s has not answered within %s", name, patience)}
 	case ctx.Err() != nil:
 		return "", errs, ctx.Err()
 	case err == nil:

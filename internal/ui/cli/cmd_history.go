@@ -71,7 +71,7 @@ func (p *Program) showHistory(cmd *cobra.Command, o *historyOptions) error {
 	q, err := queue.Open(p.Host, false)
 	if q != nil {
 		defer q.Close()
-		troubles, cerr := q.Catch(cmd.Context())
+		troubles, cerr := p.catch(cmd.Context(), q)
 		p.sayTroubles(troubles)
 		if list, err = q.List(queue.State.Over); err == nil {
 			err = cerr

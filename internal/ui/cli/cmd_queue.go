@@ -132,9 +132,6 @@ func (p *Program) askQueue(name, short string, kind record.Kind, done string) *c
 					return err
 				}
 				defer q.Close()
-				if _, err := q.Catch(cmd.Context()); err != nil {
-					return err
-				}
 				if err := q.Ask(cmd.Context(), kind, numbers...); err != nil {
 					return err
 				}
@@ -252,7 +249,7 @@ func (p *Program) queued(ctx context.Context, most int, ask bool) (a queueAnswer
 			a.Problem = q.Problem()
 		}
 		if ask {
-			if a.Engines, err = q.Catch(ctx); err != nil {
+			if a.Engines, err = p.catch(ctx, q); err != nil {
 				return a, 0, err
 			}
 		}

@@ -45,6 +45,17 @@ func (p *Program) sayWhy(list []queue.Entry, numbers []int, said map[int]string)
 	}
 }
 
+// glance is how long a list waits for other schedulers: a person would rather see it. What waits for the end of a job has
+// more patience.
+const glance = 4 * time.Second
+
+// catch asks the other schedulers for a list.
+func (p *Program) catch(ctx context.Context, q *queue.Queue) ([]queue.Trouble, error) {
+	ctx, cancel := context.WithTimeout(ctx, glance)
+	defer cancel()
+	return q.Catch(ctx)
+}
+
 func (p *Program) pollEvery() time.Duration { return cmp.Or(p.Host.Times.Poll, 3*time.Second) }
 
 func (p *Program) sayTroubles(list []queue.Trouble) {
