@@ -82,7 +82,8 @@ gpu-check: build ## on a machine with a GPU: the gated tests, and recordings tha
 	bin/gpuard explain --probe
 
 # The programs are those of Kubernetes itself, built from its module: 5 min on two cores and 3 GB of build cache, once.
-# Its store is etcd: apt-get install etcd-server.
+# Its store is etcd: apt-get install etcd-server. GPUARD_RECORD=$PWD/internal/host/kube/testdata also makes the recordings of
+# kubectl that the other tests play.
 check-kubernetes: build ## a real API server, scheduler and controllers, and a kubelet that runs pods as processes here
 	cd test/cluster && $(GO) build $(SPARING) -o ../../.cache/kubernetes/ tool
 	cd test/cluster && GPUARD_KUBERNETES=$(CURDIR)/.cache/kubernetes GPUARD=$(CURDIR)/bin/gpuard $(GO) test $(SPARING) -count 1 -timeout 15m -v .

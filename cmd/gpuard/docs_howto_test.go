@@ -59,7 +59,7 @@ func sets() []set {
 		{pattern: `gpuard (doctor|submit) --engine slurm`, before: cluster + train},
 		{pattern: `gpuard export kubernetes`, before: `kubectl() { cat >/dev/null; }; ` + train},
 		{pattern: `gpuard doctor --engine kubernetes`, before: kubectlPlays("survey.jsonl")},
-		{pattern: `gpuard submit --engine kubernetes`, before: kubectlPlays("submit.jsonl")},
+		{pattern: `gpuard submit --engine kubernetes`, before: kubectlPlays("submit.jsonl") + "; " + train},
 		{pattern: `gpuard (wait|logs -f) 1( |$)`, before: "gpuard submit -q -- true"},
 		{pattern: `gpuard cancel 3$`, before: "for i in 1 2 3; do gpuard submit -q --hold -- true; done"},
 		{pattern: `sweep --resume`, before: "gpuard sweep --over seed=1..2 -- true"},

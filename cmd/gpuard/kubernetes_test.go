@@ -25,7 +25,7 @@ func TestDoctorKubernetes(t *testing.T) {
 	t.Parallel()
 	env, _ := onCluster(t, "survey.jsonl")
 	got := run(t, program(t, stateFolder(t), env, "doctor", "--engine", "kubernetes"))
-	for _, want := range []string{"jobs get GPUs from this cluster: 3 of 6 GPUs are free", "gpu-a     4     2  plugin  NVIDIA-A100-SXM4-80GB", "gpu-b     2     1  dra     NVIDIA H100 80GB HBM3"} {
+	for _, want := range []string{"jobs get GPUs from this cluster: 5 of 8 GPUs are free", "claims     3     2  dra     NVIDIA GB10, NVIDIA H100 80GB HBM3, NVIDIA L4", "large      4     2  plugin  NVIDIA-A100-SXM4-80GB", "small      1     1  plugin  Tesla-T4"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("%q is not in\n%s%s", want, got.out, got.err)
 		}
@@ -43,7 +43,7 @@ func TestDoctorKubernetes(t *testing.T) {
 		}
 		Findings []struct{ Code string }
 	}
-	if err := json.Unmarshal([]byte(got.out), &answer); err != nil || answer.Schema != "gpuard.doctor/1" || answer.Context != "lab" || answer.Namespace != "team" || answer.Runs == nil || !*answer.Runs || len(answer.Nodes) != 2 || len(answer.Findings) < 6 {
+	if err := json.Unmarshal([]byte(got.out), &answer); err != nil || answer.Schema != "gpuard.doctor/1" || answer.Context != "lab" || answer.Namespace != "team" || answer.Runs == nil || !*answer.Runs || len(answer.Nodes) != 3 || len(answer.Findings) < 6 {
 		t.Errorf("%v in %s", err, got.out)
 	}
 }

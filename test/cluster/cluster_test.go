@@ -29,6 +29,7 @@ const programs = "GPUARD_KUBERNETES"
 // kubelet of the test.
 type cluster struct {
 	dir, bin, url string
+	state         string // folder of the state of users; "" one for each
 	http          *http.Client
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,14 +13,6 @@ import (
 	"testing"
 	"time"
 )
-
-// TestMain: on its own the folder has nothing to test.
-func TestMain(m *testing.M) {
-	if os.Getenv(programs) == "" {
-		fmt.Println("these tests need kube-apiserver and its like: make check-kubernetes")
-	}
-	os.Exit(m.Run())
-}
 
 // lab is the cluster of the tests: nodes with 4, 1 and no GPUs of the device plugin, one with three devices of the driver
 // for claims, the rights of ada, who may do what gpuard needs in the namespace team, and of bob, who may do nothing.
@@ -103,7 +96,7 @@ func (c *cluster) gpuard(t *testing.T, user string, args ...string) result {
 	cmd := exec.CommandContext(t.Context(), os.Getenv("GPUARD"), args...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(pair string) bool {
 		return strings.HasPrefix(pair, "PATH=") || strings.HasPrefix(pair, "KUBECONFIG=")
-	}), "PATH="+c.bin+":"+os.Getenv("PATH"), "KUBECONFIG="+c.in(user+".conf"), "GPUARD_STATE="+c.in("state-"+user), "HOME="+c.dir, "COLUMNS=160")
+	}), "PATH="+c.bin+":"+os.Getenv("PATH"), "KUBECONFIG="+c.in(user+".conf"), "GPUARD_STATE="+cmp.Or(c.state, c.in("state-"+user)), "HOME="+c.dir, "COLUMNS=160")
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	var exit *exec.ExitError

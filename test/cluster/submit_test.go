@@ -121,10 +121,14 @@ func TestSubmit(t *testing.T) {
 		j := c.reaches(t, first, "running", "")
 		second := c.submit(t, "kubernetes", "--image", "train:1", "--gpus", "3", "--", "sleep", "300")
 		c.reaches(t, second, "waiting", "too few GPUs free")
+		time.AfterFunc(3*time.Second, func() { _, _ = c.kubectl("", "delete", "job", j.ID, "--namespace=team", "--wait=false") })
+		if got := c.gpuard(t, "ada", "wait", "--any", fmt.Sprint(first), fmt.Sprint(second)); !strings.Contains(got.err, fmt.Sprintf("job %d waits: no node can take it now", second)) {
+			t.Errorf("wait does not say why: %+v", got)
+		}
+		c.reaches(t, second, "running", "")
 		if got := c.gpuard(t, "ada", "doctor", "--engine", "kubernetes"); !strings.Contains(got.out, "2 of 5 GPUs are free") {
 			t.Errorf("doctor: %s", got.out)
 		}
-		c.cancel(t, j)
 		c.cancel(t, c.reaches(t, second, "running", ""))
 	})
 	t.Run("labels", func(t *testing.T) {
@@ -143,6 +147,18 @@ func TestSubmit(t *testing.T) {
 		}
 		c.reaches(t, n, "done", "")
 	})
+	t.Run("Kueue", func(t *testing.T) { // is played: it suspends the Jobs that name a queue
+		n := c.submit(t, "kubernetes", "--image", "train:1", "--queue", "team-a", "--", "sleep", "300")
+		j := c.reaches(t, n, "running", "")
+		if _, err := c.kubectl("", "patch", "job", j.ID, "--namespace=team", "--type=merge", `--patch={"spec":{"suspend":true}}`); err != nil {
+			t.Fatal(err)
+		}
+		c.reaches(t, n, "waiting", "Kueue keeps it in the queue team-a until there is quota")
+		if got := c.gpuard(t, "ada", "queue", "unhold", fmt.Sprint(n)); got.code == 0 || !strings.Contains(got.err, "only Kueue decides when it starts") {
+			t.Errorf("unhold: %+v", got)
+		}
+		c.cancel(t, j)
+	})
 	t.Run("array", func(t *testing.T) {
 		n := c.submit(t, "kubernetes", "--image", "train:1", "--cpu", "--array", "0-2", "--", "sh", "-c", "echo task $GPUARD_ARRAY_TASK; exit $GPUARD_ARRAY_TASK")
 		for task, state := range []string{"done", "failed", "failed"} {
@@ -152,6 +168,35 @@ func TestSubmit(t *testing.T) {
 			if got := c.gpuard(t, "ada", "logs", fmt.Sprint(n+task)); got.out != fmt.Sprintf("task %d\n", task) {
 				t.Errorf("logs of task %d: %+v", task, got)
 			}
+		}
+	})
+	t.Run("array as a whole", func(t *testing.T) {
+		n := c.submit(t, "kubernetes", "--image", "train:1", "--cpu", "--array", "0-1", "--", "sleep", "300")
+		j := c.reaches(t, n, "running", "")
+		if got := c.gpuard(t, "ada", "cancel", fmt.Sprint(n)); got.code != 2 || !strings.Contains(got.err, fmt.Sprintf("Kubernetes has the array as one object, and job %d is in it", n+1)) {
+			t.Errorf("cancel of one: %+v", got)
+		}
+		if got := c.gpuard(t, "ada", "cancel", fmt.Sprint(n), fmt.Sprint(n+1)); got.code != 0 {
+			t.Errorf("cancel of all: %+v", got)
+		}
+		c.nothing(t, "app.kubernetes.io/instance="+strings.TrimSuffix(j.ID, "_0"))
+		c.reaches(t, n+1, "cancelled", "")
+	})
+	t.Run("service", func(t *testing.T) { // the file of the services of one machine
+		file := c.in("gpuard.yaml")
+		text := "services:\n  train:\n    image: train:1\n    command: [sh, -c, 'echo \"$GREETING\"; exit 7']\n    env: {GREETING: \"hello $(you) there\"}\n    gpus: 1\n"
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n := c.submit(t, "kubernetes", "-f", file, "train")
+		if got := c.gpuard(t, "ada", "queue"); got.code != 0 || !strings.Contains(got.out, "train") {
+			t.Errorf("queue: %+v", got)
+		}
+		if got := c.gpuard(t, "ada", "wait", fmt.Sprint(n)); got.code != 7 {
+			t.Errorf("wait: %+v", got)
+		}
+		if got := c.gpuard(t, "ada", "logs", fmt.Sprint(n)); got.out != "hello $(you) there\n" {
+			t.Errorf("logs: %+v", got)
 		}
 	})
 	t.Run("not allowed", func(t *testing.T) {
@@ -230,7 +275,7 @@ func TestClaims(t *testing.T) {
 		t.Errorf("the Job does not own the template of its claim: %s", owners)
 	}
 	second := c.submit(t, "kubernetes", "--image", "train:1", "--model", "*H100*", "--", "sh", "-c", "echo ran")
-	c.reaches(t, second, "waiting", "has no free devices as its claim wants them")
+	c.reaches(t, second, "waiting", "no free devices as its claim wants them")
 	c.cancel(t, j)
 	c.reaches(t, second, "done", "")
 	if got := c.gpuard(t, "ada", "logs", fmt.Sprint(second)); got.out != "ran\n" {

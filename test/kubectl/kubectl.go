@@ -1,6 +1,5 @@
-// Package kubectl is a kubectl for tests. It answers from a recording of calls to a real cluster, or stands before the
-// real kubectl and makes that recording. A call that is not in the recording fails: the arguments are part of what is
-// tested.
+// Package kubectl is a kubectl for tests. It answers from a recording of calls to a real cluster, which make
+// check-kubernetes makes. A call that is not in the recording fails: the arguments are part of what is tested.
 package kubectl
 
 import (
@@ -11,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -24,7 +22,6 @@ import (
 // Variables of the environment.
 const (
 	recording = "GPUARD_KUBECTL_RECORDING" // file with a Call on each line
-	realOne   = "GPUARD_KUBECTL_REAL"      // path of the real kubectl: the recording is made
 	calls     = "GPUARD_KUBECTL_CALLS"     // file that notes what was called in this test
 )
 
@@ -85,9 +82,6 @@ func Main() {
 }
 
 func run(args []string) (int, error) {
-	if path := os.Getenv(realOne); path != "" {
-		return record(path, args)
-	}
 	var in []byte
 	if slices.Contains(args, "--filename=-") {
 		in, _ = io.ReadAll(os.Stdin)
@@ -141,39 +135,6 @@ func answer(known []Call, before []asked, args []string, job string) (Call, erro
 		}
 	}
 	return same[min(n, len(same)-1)], nil
-}
-
-// record runs the real kubectl with the same streams, and adds the call to the recording.
-func record(path string, args []string) (int, error) {
-	var in []byte
-	if slices.Contains(args, "--filename=-") {
-		in, _ = io.ReadAll(os.Stdin)
-	}
-	cmd := exec.Command(path, args...)
-	var out, said bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), io.MultiWriter(os.Stdout, &out), io.MultiWriter(os.Stderr, &said)
-	err := cmd.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return 0, err
-	}
-	lock, err := locked(os.Getenv(recording))
-	if err != nil {
-		return 0, err
-	}
-	defer lock.Close()
-	name := jobOf(in)
-	if name != "" {
-		err = os.WriteFile(os.Getenv(recording)+".job", []byte(name), 0o600)
-	} else if text, rerr := os.ReadFile(os.Getenv(recording) + ".job"); rerr == nil {
-		name = string(text)
-	}
-	line, merr := json.Marshal(Call{args, out.String(), said.String(), cmd.ProcessState.ExitCode()})
-	if name != "" {
-		line = bytes.ReplaceAll(line, []byte(name), []byte("{job}"))
-	}
-	_, werr := lock.Write(append(line, '\n'))
-	return cmd.ProcessState.ExitCode(), errors.Join(err, merr, werr)
 }
 
 // ofJob finds the name of the Job in a manifest, as YAML or as JSON.

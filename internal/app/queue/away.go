@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -269,6 +270,9 @@ func (q *Queue) askAway(ctx context.Context, kind record.Kind, name string, numb
 		}
 		jobs = append(jobs, a)
 	}
+	if err := q.whole(s, kind, numbers); err != nil {
+		return err
+	}
 	if kind == record.Cancel {
 		if err := s.Cancel(ctx, jobs); err != nil {
 			return fmt.Errorf("cannot cancel the jobs of %s: %w", s.Title, err)
@@ -283,6 +287,24 @@ func (q *Queue) askAway(ctx context.Context, kind record.Kind, name string, numb
 	for i, a := range jobs {
 		if err := s.Hold(ctx, a, kind == record.Hold); err != nil {
 			return fmt.Errorf("cannot %s job %d: %w", kind, numbers[i], err)
+		}
+	}
+	return nil
+}
+
+// whole refuses what concerns some jobs of an array where the scheduler has one object for all of them.
+func (q *Queue) whole(s *remote.Scheduler, kind record.Kind, numbers []int) error {
+	marks := map[string]int{}
+	for _, n := range numbers {
+		marks[q.state.Runs[n-1].Away.Mark] = n
+	}
+	for run := range q.state.Runs {
+		a := q.state.Runs[run].Away
+		if !s.Ends || a == nil || a.State.Over() || slices.Contains(numbers, run+1) {
+			continue
+		}
+		if n, ours := marks[a.Mark]; ours {
+			return exit.Usagef("cannot %s job %d alone: %s has the array as one object, and job %d is in it; name all of its jobs", kind, n, s.Title, run+1)
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ type Scheduler struct {
 	Name  string // "slurm", "kubernetes"
 	Title string // for people
 	Image bool   // its jobs run in images of containers, in which folders of this machine are not
-	Ends  bool   // when Cancel returns, the jobs are gone, and Look knows nothing of them
+	Ends  bool   // Cancel deletes jobs, an array as a whole; then Look knows nothing of them
 	// Write writes a job, after it has looked whether the cluster has what the job names.
 	Write func(ctx context.Context, w handoff.Work) (handoff.Output, error)
 	// Test has the scheduler judge what Write wrote, which is in this file, and changes nothing.

@@ -217,7 +217,7 @@ func (c *Cluster) Limits() (list []Limit) {
 	for _, q := range c.Quotas.Found {
 		for key, hard := range q.Status.Hard {
 			class, devices := strings.CutSuffix(key, ".deviceclass.resource.k8s.io/devices")
-			if key != "requests."+GPUs && !(devices && class == Driver) {
+			if key != "requests."+GPUs && (!devices || class != Driver) {
 				continue
 			}
 			most, ok := count(hard)

@@ -15,6 +15,9 @@ const GPUs = "nvidia.com/gpu"
 // (kubernetes-sigs/dra-driver-nvidia-gpu, site/content/docs/reference/resourceslice-attributes.md).
 const Driver = "gpu.nvidia.com"
 
+// Main is the container of the job's command; clusters may put others beside it.
+const Main = "main"
+
 // indexLabel is the number of a pod in an indexed Job (kubernetes/kubernetes, staging/src/k8s.io/api/batch/v1/types.go).
 const indexLabel = "batch.kubernetes.io/job-completion-index"
 

@@ -117,6 +117,7 @@ func within(list string, number int) bool {
 func (p *Progress) of(pod *Pod) *ended {
 	for _, c := range pod.Status.Containers {
 		switch {
+		case c.Name != Main: // something of the cluster beside it, such as a proxy
 		case c.State.Ended != nil:
 			e := c.State.Ended
 			p.Phase, p.Exit = Running, new(e.Exit)

@@ -39,14 +39,14 @@ func TestLook(t *testing.T) {
 		{"quota of memory", open, `[]`, `[{"reason":"FailedCreate","message":"Error creating: pods \"x\" is forbidden: failed quota: mem: must specify limits.memory for: main"}]`, `null`, "waiting quota", "limits.memory for: main", "kubectl describe resourcequota"},
 		{"not allowed", open, `[]`, `[{"reason":"FailedCreate","message":"Error creating: pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\""}]`, `null`, "waiting forbidden", "violates PodSecurity", "ask whoever runs"},
 		{"too few free", open, pendingPod("0/5 nodes are available: 2 Insufficient nvidia.com/gpu, 3 node(s) had untolerated taint {dedicated: a, b}. preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling."), `[]`, four,
-			"waiting no-gpu", "no node can take it now: 2 of 5 has too few GPUs free; 3 of 5 has a taint that it does not tolerate", "wait until another job ends"},
+			"waiting no-gpu", "no node can take it now: 2 of 5 have too few GPUs free; 3 of 5 have a taint that it does not tolerate", "wait until another job ends"},
 		{"more than any node has", open, pendingPod("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), `[]`, one, "waiting too-many", "no node has 2 GPUs: the largest, small, has 1", "--gpus 1"},
 		{"no node with a GPU", open, pendingPod("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), `[]`, `[{"metadata":{"name":"cpu"}}]`, "waiting too-many", "no node of the cluster has a GPU", "gpuard doctor --engine kubernetes"},
 		{"nodes that cannot be read", open, pendingPod("0/1 nodes are available: 1 Insufficient nvidia.com/gpu."), `[]`, `null`, "waiting no-gpu", "1 of 1 has too few GPUs free", "wait until"},
-		{"labels", open, pendingPod("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."), `[]`, four, "waiting labels", "2 of 2 has not the labels", "kubectl get nodes -L"},
+		{"labels", open, pendingPod("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."), `[]`, four, "waiting labels", "2 of 2 have not the labels", "kubectl get nodes -L"},
 		{"taint", open, pendingPod("0/1 nodes are available: 1 node(s) had untolerated taint(s)."), `[]`, four, "waiting taint", "a taint that it does not tolerate", "whoever runs the cluster"},
 		{"unknown cause", open, pendingPod("0/1 nodes are available: 1 node(s) had a bad day."), `[]`, four, "waiting no-node", "1 of 1: node(s) had a bad day", "kubectl describe nodes"},
-		{"claim", open, pendingPod("0/2 nodes are available: 2 cannot allocate all claims. still not schedulable, preemption: 0/2 nodes are available"), `[]`, four, "waiting claim", "2 of 2 has no free devices", "wait until"},
+		{"claim", open, pendingPod("0/2 nodes are available: 2 cannot allocate all claims. still not schedulable, preemption: 0/2 nodes are available"), `[]`, four, "waiting claim", "2 of 2 have no free devices", "wait until"},
 		{"claim not made", open, pendingPod(`running PreEnqueue plugin "DynamicResources": waiting for dynamic resource claim "x" - resourceclaim not found`), `[]`, four, "waiting claim", "not ready", "kubectl get resourceclaims"},
 		{"volume", open, pendingPod("0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found"), `[]`, four, "waiting volume", "", "kubectl get persistentvolumeclaims"},
 		{"gate", open, `[{"metadata":{"name":"x"},"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"SchedulingGated","message":"Scheduling is blocked"}]}}]`, `[]`, `null`, "waiting gate", "holds it back", "kubectl describe pod x"},
@@ -66,7 +66,7 @@ func TestLook(t *testing.T) {
 		{"evicted", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded"}]}}`, onNode(`{"phase":"Failed","reason":"Evicted","message":"The node was low on resource: memory."}`), `[]`, `null`, "failed node", "evicted by the cluster: The node was low", "hand it in again"},
 		{"device is gone", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded"}]}}`, onNode(`{"phase":"Failed","reason":"UnexpectedAdmissionError","message":"Allocate failed"}`), `[]`, `null`, "failed node", "gpu-1 could not give it the devices", ""},
 		{"time", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"DeadlineExceeded"}]}}`, `[]`, `[]`, `null`, "failed time 124", "limit of time", ""},
-		{"time of its pod", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded"}]}}`, onNode(`{"phase":"Failed","reason":"DeadlineExceeded","containerStatuses":[{"state":{"terminated":{"exitCode":143}}}]}`), `[]`, `null`, "failed time 124", "limit of time", ""},
+		{"time of its pod", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded"}]}}`, onNode(`{"phase":"Failed","reason":"DeadlineExceeded","containerStatuses":[{"name":"main","state":{"terminated":{"exitCode":143}}}]}`), `[]`, `null`, "failed time 124", "limit of time", ""},
 		{"failed, and its pod is gone", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"BackoffLimitExceeded","message":"Job has reached the specified backoff limit"}]}}`, `[]`, `[]`, `null`, "failed failed", "backoff limit", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -88,9 +88,17 @@ func TestLook(t *testing.T) {
 // TestLookLatest: the youngest pod of a job that was tried again tells where it is.
 func TestLookLatest(t *testing.T) {
 	pods := decode[[]Pod](t, `[{"metadata":{"name":"b","creationTimestamp":"2026-01-01T00:00:09Z"},"status":{"phase":"Pending"}},
-		{"metadata":{"name":"a","creationTimestamp":"2026-01-01T00:00:01Z"},"spec":{"nodeName":"gpu-1"},"status":{"phase":"Failed","containerStatuses":[{"state":{"terminated":{"exitCode":1}}}]}}]`)
+		{"metadata":{"name":"a","creationTimestamp":"2026-01-01T00:00:01Z"},"spec":{"nodeName":"gpu-1"},"status":{"phase":"Failed","containerStatuses":[{"name":"main","state":{"terminated":{"exitCode":1}}}]}}]`)
 	if p := Look(&Job{}, pods, nil, nil); p.Pod != "b" || p.Phase != Waiting || p.Exit != nil || p.Node != "" {
 		t.Errorf("the pod %q on %q, %s, exit %v; want b, waiting", p.Pod, p.Node, p.Phase, p.Exit)
+	}
+}
+
+// TestLookBeside: a container that the cluster puts beside the job's own says nothing about it.
+func TestLookBeside(t *testing.T) {
+	pods := decode[[]Pod](t, onNode(`{"phase":"Running","containerStatuses":[{"name":"proxy","state":{"terminated":{"exitCode":9}}},{"name":"main","state":{"running":{"startedAt":"2026-01-02T03:04:05Z"}}},{"name":"proxy-2","state":{"terminated":{"exitCode":8}}}]}`))
+	if p := Look(&Job{}, pods, nil, nil); p.Phase != Running || p.Exit != nil {
+		t.Errorf("it is %s, exit %v", p.Phase, p.Exit)
 	}
 }
 
@@ -98,8 +106,8 @@ func TestLookLatest(t *testing.T) {
 func TestLookTask(t *testing.T) {
 	j := decode[Job](t, `{"status":{"completedIndexes":"0,2-3","failedIndexes":"1","active":2}}`)
 	pods := decode[[]Pod](t, `[
-		{"metadata":{"name":"t-1","labels":{"batch.kubernetes.io/job-completion-index":"1"}},"spec":{"nodeName":"b"},"status":{"phase":"Failed","containerStatuses":[{"state":{"terminated":{"exitCode":4}}}]}},
-		{"metadata":{"name":"t-4","labels":{"batch.kubernetes.io/job-completion-index":"4"}},"spec":{"nodeName":"a"},"status":{"phase":"Running","containerStatuses":[{"state":{"running":{"startedAt":"2026-01-01T00:00:00Z"}}}]}}]`)
+		{"metadata":{"name":"t-1","labels":{"batch.kubernetes.io/job-completion-index":"1"}},"spec":{"nodeName":"b"},"status":{"phase":"Failed","containerStatuses":[{"name":"main","state":{"terminated":{"exitCode":4}}}]}},
+		{"metadata":{"name":"t-4","labels":{"batch.kubernetes.io/job-completion-index":"4"}},"spec":{"nodeName":"a"},"status":{"phase":"Running","containerStatuses":[{"name":"main","state":{"running":{"startedAt":"2026-01-01T00:00:00Z"}}}]}}]`)
 	want := []string{"done 0", "failed 4", "done 0", "done 0", "running", "waiting"}
 	for task := range want {
 		p := LookTask(&j, task, pods, nil, nil)

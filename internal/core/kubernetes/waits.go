@@ -51,13 +51,11 @@ func notMade(events []Event) *Reason {
 	return &Reason{"forbidden", "the cluster does not let its pod be made: " + firstLine(failed.Message), "ask whoever runs the cluster; kubectl describe job"}
 }
 
-// ofQuota reads "exceeded quota: team, requested: requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=1, limited:
+// quota reads "exceeded quota: team, requested: requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=1, limited:
 // requests.nvidia.com/gpu=4" (k8s.io/apiserver, pkg/admission/plugin/resourcequota/controller.go).
-var ofQuota = regexp.MustCompile(`exceeded quota: ([^,]+), requested: (.*), used: (.*), limited: (.*)$`)
-
 func quota(message string) *Reason {
 	const do = "wait until other jobs of the namespace end, or ask whoever runs the cluster for more; kubectl describe resourcequota"
-	m := ofQuota.FindStringSubmatch(firstLine(message))
+	m := regexp.MustCompile(`exceeded quota: ([^,]+), requested: (.*), used: (.*), limited: (.*)$`).FindStringSubmatch(firstLine(message))
 	if m == nil {
 		return &Reason{"quota", "the quota of the namespace is used up: " + after(message, "exceeded quota: "), do}
 	}
@@ -185,7 +183,7 @@ func unscheduled(pod *Pod, message string, nodes []Node) *Reason {
 			}
 		}
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d of %d has %s", n, all, k.words))
+			parts = append(parts, fmt.Sprintf("%d of %d %s %s", n, all, have(n), k.words))
 			if why.Code == "no-node" {
 				why.Code = k.code
 			}
@@ -200,6 +198,13 @@ func unscheduled(pod *Pod, message string, nodes []Node) *Reason {
 	why.Do = remedy(why.Code)
 	tooMany(why, pod, nodes)
 	return why
+}
+
+func have(n int) string {
+	if n == 1 {
+		return "has"
+	}
+	return "have"
 }
 
 func remedy(code string) string {

@@ -150,7 +150,7 @@ func (c *Cluster) Suspend(ctx context.Context, job string, on bool) error {
 // Logs copies the output of a pod to w; with follow until the pod has ended.
 func (c *Cluster) Logs(ctx context.Context, w io.Writer, pod string, follow bool) error {
 	if follow {
-		return c.stream(ctx, w, "logs", "--follow", "pod/"+pod)
+		return c.stream(ctx, w, "logs", "--follow", "--container="+kubernetes.Main, "pod/"+pod)
 	}
-	return c.stream(ctx, w, "logs", fmt.Sprintf("--request-timeout=%ds", max(1, int(c.patience().Seconds()))), "pod/"+pod)
+	return c.stream(ctx, w, "logs", fmt.Sprintf("--request-timeout=%ds", max(1, int(c.patience().Seconds()))), "--container="+kubernetes.Main, "pod/"+pod)
 }

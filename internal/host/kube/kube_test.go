@@ -112,7 +112,7 @@ func TestSurvey(t *testing.T) {
 		t.Errorf("no claims, because %s", why)
 	}
 	hosts := k.Hosts()
-	if len(hosts) != 2 || hosts[0].All != 4 || *hosts[0].Taken != 2 || hosts[1].All != 2 || *hosts[1].Taken != 1 || !hosts[1].DRA {
+	if len(hosts) != 3 || !hosts[0].DRA || hosts[0].All != 3 || *hosts[0].Taken != 1 || hosts[1].All != 4 || *hosts[1].Taken != 2 || hosts[2].All != 1 || *hosts[2].Taken != 0 {
 		t.Errorf("hosts %+v", hosts)
 	}
 	if limits := k.Limits(); len(limits) != 1 || limits[0].Hard != 4 || limits[0].Used != 2 {

@@ -17,9 +17,10 @@ func Resume(path, source string) (io.WriteCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the log: %w", err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		_ = file.Close()
-		return idle{}, nil
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return idle{}, file.Close()
+	} else if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot write the log: %w", err), file.Close())
 	}
 	var from struct {
 		Source string `json:"source"`

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"gpuard/internal/app/queue"
+	"gpuard/internal/app/remote"
 	"gpuard/internal/app/services"
 )
 
@@ -83,6 +84,9 @@ func (p *Program) sayMissing(list []queue.Entry) {
 	for i := range list {
 		e := &list[i]
 		if _, err := os.Stat(e.Log); e.Engine == "" || e.Started == nil || !errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if s, err := remote.Open(p.Host, e.Engine); err != nil || s.Logs != nil { // it is copied, and who copies says why not
 			continue
 		}
 		p.Host.Say(fmt.Sprintf("cannot see the output of job %d here: %s of %s writes it to %s; with --log it goes to a folder that this machine has, too", e.Number, orElse(e.Node, "a node"), e.Engine, e.Log))

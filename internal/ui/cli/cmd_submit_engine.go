@@ -108,6 +108,8 @@ func (p *Program) handIn(cmd *cobra.Command, s *remote.Scheduler, o *submitOptio
 		_, err = fmt.Fprintln(p.Out, number)
 	case len(logs) > 1:
 		_, err = fmt.Fprintf(p.Out, "jobs %d-%d are handed to %s (%s and the next); the output of the first: %s\n", number, number+len(logs)-1, s.Title, e.ID, logs[0])
+	case s.Logs != nil:
+		_, err = fmt.Fprintf(p.Out, "job %d is handed to %s (%s); its output: gpuard logs -f %[1]d\n", number, s.Title, e.ID)
 	default:
 		_, err = fmt.Fprintf(p.Out, "job %d is handed to %s (%s); its output: %s\n", number, s.Title, e.ID, logs[0])
 	}
