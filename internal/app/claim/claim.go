@@ -291,7 +291,7 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 			parent = above[0]
 		}
 		return job.Lease{
-			Devices: plan.UUIDs(), Parent: parent, Allocation: q.allocation(), Apart: q.subject.Apart, Share: plan.Share, Quota: plan.Quota,
+			Devices: plan.UUIDs(), Parent: parent, Allocation: q.allocation(), Apart: q.subject.Apart, Share: plan.Share, Quota: plan.Quota, Time: q.spec.Time,
 			PID: q.subject.PID, Start: q.subject.Start, Namespace: host.Proc.Namespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
 			Kept: q.kept,
 		}, nil

@@ -192,29 +192,30 @@ func (l *Late) Unwrap() error { return l.Refusal }
 
 // Lease is the recorded right to use devices. Only its lock says whether it is alive.
 type Lease struct {
-	ID         string     `json:"id"`
-	UID        uint32     `json:"-"`                    // of the file, never from its content
-	User       string     `json:"-"`                    // name of UID
-	Folder     string     `json:"-"`                    // name of its owner's folder of leases, which contains it
-	Devices    []gpu.UUID `json:"devices"`              // devices, or MIG devices
-	Parent     string     `json:"parent,omitempty"`     // lease this one is a part of
-	Allocation string     `json:"allocation,omitempty"` // "slurm:1234" when another scheduler gave the devices
-	Share      gpu.Bytes  `json:"share,omitempty"`      // promised on each device; 0: an exclusive lease
-	Quota      Quota      `json:"quota,omitempty"`      // how strictly Share is enforced
-	Until      int64      `json:"until_ns,omitempty"`   // CLOCK_BOOTTIME at which --timeout certainly ends the command; 0 unknown
-	PID        int        `json:"pid"`                  // the command, or the process the lease is held for
-	Start      uint64     `json:"start"`                // of PID, ticks since boot
-	Namespace  uint64     `json:"pid_namespace"`        // inode of the PID namespace of PID
-	Command    string     `json:"command"`              // the name of the job, or the base name of its command
-	Since      time.Time  `json:"since"`                // wall clock, for display
-	Boot       string     `json:"boot"`                 // boot id
-	SinceBoot  int64      `json:"since_boot_ns"`        // CLOCK_BOOTTIME at the claim, for ages
-	Apart      bool       `json:"apart,omitempty"`      // held for a process that gpuard did not become: it may be released while that runs
-	Ended      bool       `json:"ended,omitempty"`      // the command has ended, another process still holds the lock
-	HeldBy     []Blocker  `json:"held_by,omitempty"`    // processes that hold the lock, when Ended
-	Kept       *Kept      `json:"kept,omitempty"`       // it outlives its command for a next start; nil: it does not
-	Unreadable bool       `json:"-"`                    // content could not be read; Hashes keep the devices busy
-	Hashes     []string   `json:"-"`                    // DeviceHash of each device, from the file name
+	ID         string        `json:"id"`
+	UID        uint32        `json:"-"`                    // of the file, never from its content
+	User       string        `json:"-"`                    // name of UID
+	Folder     string        `json:"-"`                    // name of its owner's folder of leases, which contains it
+	Devices    []gpu.UUID    `json:"devices"`              // devices, or MIG devices
+	Parent     string        `json:"parent,omitempty"`     // lease this one is a part of
+	Allocation string        `json:"allocation,omitempty"` // "slurm:1234" when another scheduler gave the devices
+	Share      gpu.Bytes     `json:"share,omitempty"`      // promised on each device; 0: an exclusive lease
+	Quota      Quota         `json:"quota,omitempty"`      // how strictly Share is enforced
+	Until      int64         `json:"until_ns,omitempty"`   // CLOCK_BOOTTIME at which --timeout certainly ends the command; 0 unknown
+	PID        int           `json:"pid"`                  // the command, or the process the lease is held for
+	Start      uint64        `json:"start"`                // of PID, ticks since boot
+	Namespace  uint64        `json:"pid_namespace"`        // inode of the PID namespace of PID
+	Command    string        `json:"command"`              // the name of the job, or the base name of its command
+	Time       time.Duration `json:"time_ns,omitempty"`    // Spec.Time: plans only for its owner
+	Since      time.Time     `json:"since"`                // wall clock, for display
+	Boot       string        `json:"boot"`                 // boot id
+	SinceBoot  int64         `json:"since_boot_ns"`        // CLOCK_BOOTTIME at the claim, for ages
+	Apart      bool          `json:"apart,omitempty"`      // held for a process that gpuard did not become: it may be released while that runs
+	Ended      bool          `json:"ended,omitempty"`      // the command has ended, another process still holds the lock
+	HeldBy     []Blocker     `json:"held_by,omitempty"`    // processes that hold the lock, when Ended
+	Kept       *Kept         `json:"kept,omitempty"`       // it outlives its command for a next start; nil: it does not
+	Unreadable bool          `json:"-"`                    // content could not be read; Hashes keep the devices busy
+	Hashes     []string      `json:"-"`                    // DeviceHash of each device, from the file name
 }
 
 // Due is the moment at which the lease is over if it lasts for most, by CLOCK_BOOTTIME (ns).

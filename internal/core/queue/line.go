@@ -12,8 +12,9 @@ type Line struct{ classes map[Class][]place }
 
 // Class is what the estimate of a request depends on.
 type Class struct {
-	Nice int
-	Kind uint64 // of the same estimate
+	Nice  int
+	Count int    // devices
+	Kind  uint64 // of the same estimate
 }
 
 type place struct {
@@ -36,7 +37,7 @@ func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int
 	var best Class
 	var first Own
 	for c, list := range l.classes {
-		o := Own{c.Nice, list[0].arrival, estimate(c.Kind)}
+		o := Own{c.Nice, list[0].arrival, estimate(c.Kind), c.Count}
 		if order := cmp.Or(o.Before(first, now), cmp.Compare(list[0].id, id)); !ok || order < 0 {
 			best, first, id, ok = c, o, list[0].id, true
 		}

@@ -16,11 +16,12 @@ func TestOwn(t *testing.T) {
 	const minute = int64(time.Minute)
 	now := 1000 * minute
 	long, short := Own{Arrival: now - 60*minute, Estimate: 10 * time.Hour}, Own{Arrival: now - 10*minute, Estimate: time.Minute}
-	old := Own{Arrival: now - 13*60*minute, Estimate: 100 * time.Hour}
+	old := Own{Arrival: now - 31*24*60*minute, Estimate: 100 * 24 * time.Hour}
 	nice := Own{Nice: 1, Arrival: now - 20*60*minute}
-	for _, pair := range [][2]Own{{short, long}, {old, short}, {old, long}, {short, nice}, {{Nice: -1, Arrival: now}, old},
+	for _, pair := range [][2]Own{{short, long}, {old, short}, {old, long}, {short, nice}, {{Arrival: now - minute, Estimate: time.Hour}, {Arrival: now - 2*minute, Estimate: time.Hour, Count: 4}}, // less device time
+		{{Nice: -1, Arrival: now}, old},
 		{{Arrival: 1, Estimate: time.Hour}, {Arrival: 2, Estimate: time.Hour}}, {{Arrival: 1}, {Arrival: 2}},
-		{{Arrival: now - 20*60*minute, Estimate: time.Hour}, old},                                                 // both beyond Patience: by arrival, whatever they take
+		{{Arrival: now - 32*24*60*minute, Estimate: 1000 * time.Hour}, old},                                       // both beyond OwnPatience: by arrival, whatever they take
 		{{Arrival: now - 100*minute, Estimate: time.Hour}, {Arrival: now - minute, Estimate: 50 * time.Minute}}} { // what has waited gets ahead of what is a little shorter
 		if pair[0].Before(pair[1], now) >= 0 || pair[1].Before(pair[0], now) <= 0 {
 			t.Errorf("%+v is not before %+v", pair[0], pair[1])
@@ -75,10 +76,10 @@ func TestLine(t *testing.T) {
 		var all []one
 		now := int64(40 * time.Hour)
 		for id := range 30 {
-			c := Class{Nice: random.IntN(2), Kind: random.Uint64N(4)}
+			c := Class{Nice: random.IntN(2), Count: 1 << random.IntN(3), Kind: random.Uint64N(4)}
 			arrival := random.Int64N(now)
 			l.Add(c, arrival, id)
-			all = append(all, one{Own{c.Nice, arrival, of(c.Kind)}, id})
+			all = append(all, one{Own{c.Nice, arrival, of(c.Kind), c.Count}, id})
 		}
 		slices.SortFunc(all, func(a, b one) int { return a.Before(b.Own, now) })
 		for _, want := range all {

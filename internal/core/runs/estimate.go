@@ -58,7 +58,7 @@ const said = 1 << 32
 // Class is what the run's estimate depends on. It changes when News is true.
 func (s *State) Class(run int) queue.Class {
 	r := &s.Runs[run]
-	c := queue.Class{Nice: r.Nice}
+	c := queue.Class{Nice: r.Nice, Count: r.GPUs}
 	if _, known := s.past.kinds[r.Kind]; known {
 		c.Kind = uint64(r.Kind)
 	}

@@ -65,6 +65,7 @@ type Job struct {
 	Held  bool            `json:"held,omitempty"`
 	Time  time.Duration   `json:"time_ns,omitempty"` // how long it takes by its owner's guess; 0 none
 	Kind  uint32          `json:"kind,omitempty"`    // the same for the same command
+	GPUs  int             `json:"gpus,omitempty"`    // devices that it needs
 	After []After         `json:"after,omitempty"`
 	Array *Array          `json:"array,omitempty"`
 	Retry Retry           `json:"retry"`
@@ -108,6 +109,7 @@ type Run struct {
 	Offset    int64 // of its Submit in the journal
 	Time      time.Duration
 	Kind      uint32
+	GPUs      int
 	Spent     Spent // over all starts
 
 	array     *group
@@ -332,7 +334,7 @@ func (s *State) submit(e Event) error {
 		}
 		s.heirs[a.Run] = append(s.heirs[a.Run], e.Run)
 	}
-	s.Runs = append(s.Runs, Run{Submitted: e.At, Name: e.Job.Name, Nice: e.Job.Nice, Held: e.Job.Held, Time: e.Job.Time, Kind: e.Job.Kind, after: e.Job.After, retry: e.Job.Retry})
+	s.Runs = append(s.Runs, Run{Submitted: e.At, Name: e.Job.Name, Nice: e.Job.Nice, Held: e.Job.Held, Time: e.Job.Time, Kind: e.Job.Kind, GPUs: e.Job.GPUs, after: e.Job.After, retry: e.Job.Retry})
 	s.Count.All++
 	s.Count.Waiting++
 	s.join(e.Run, e.Job.Array)

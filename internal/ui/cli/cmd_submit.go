@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/queue"
+	"gpuard/internal/core/pick"
 	record "gpuard/internal/core/runs"
 )
 
@@ -194,7 +195,7 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 			return what, j, err
 		}
 	}
-	what.Name, what.Nice, what.Held, what.Kind = machine.JobName(spec), o.nice, o.hold, queue.Kind(args)
+	what.Name, what.Nice, what.Held, what.Kind, what.GPUs = machine.JobName(spec), o.nice, o.hold, queue.Kind(args), pick.Need(spec)
 	return what, j, nil
 }
 
