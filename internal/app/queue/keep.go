@@ -120,7 +120,7 @@ func prepare(host *machine.Host, first *claim.Desk, dir string, w *runs.Work, ru
 	if err != nil {
 		return start, err
 	}
-	j.Spec.Time, j.Spec.Nice = w.State.Estimate(run), w.State.Runs[run].Nice
+	j.Spec.Time, j.Spec.Nice, j.Spec.Asked = w.State.Estimate(run), w.State.Runs[run].Nice, w.State.Runs[run].Submitted
 	return runs.Start{Desk: func(ctx context.Context) (*claim.Desk, error) { return desk(ctx, host, first, dir, j) }, Path: j.Path, Argv: j.Command,
 		Folder: j.Folder, Env: env,
 		Limits: limits, Log: (&Queue{Dir: dir}).logPath(run, j), Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil

@@ -8,7 +8,10 @@ import (
 
 // Line is the requests of one user that have no ticket yet, however many. Requests with the same estimate are of one
 // Class, which is in the order of arrival, so that Take looks only at the first of each class. The zero value is empty.
-type Line struct{ classes map[Class][]place }
+type Line struct {
+	Patience time.Duration // as in Own
+	classes  map[Class][]place
+}
 
 // Class is what the estimate of a request depends on.
 type Class struct {
@@ -32,16 +35,33 @@ func (l *Line) Add(c Class, arrival int64, id int) {
 	l.classes[c] = slices.Insert(l.classes[c], at, p)
 }
 
-// Take takes the request that is next out of the line; false where there is none.
-func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int, ok bool) {
-	var best Class
-	var first Own
+// first is the request that is next.
+func (l *Line) first(now int64, estimate func(kind uint64) time.Duration) (best Class, first Own, id int, ok bool) {
 	for c, list := range l.classes {
-		o := Own{c.Nice, list[0].arrival, estimate(c.Kind), c.Count}
+		o := Own{c.Nice, list[0].arrival, estimate(c.Kind), c.Count, l.Patience}
 		if order := cmp.Or(o.Before(first, now), cmp.Compare(list[0].id, id)); !ok || order < 0 {
 			best, first, id, ok = c, o, list[0].id, true
 		}
 	}
+	return best, first, id, ok
+}
+
+// Yields is which of the requests that have a ticket gives it to the first of the line, which goes before it: the last
+// of them; -1 where none does. So it does not matter which requests came when there was a ticket left.
+func (l *Line) Yields(now int64, estimate func(kind uint64) time.Duration, ticketed []Own) int {
+	_, first, _, ok := l.first(now, estimate)
+	last := -1
+	for i, o := range ticketed {
+		if ok && first.Before(o, now) < 0 && (last < 0 || ticketed[last].Before(o, now) < 0) {
+			last = i
+		}
+	}
+	return last
+}
+
+// Take takes the request that is next out of the line; false where there is none.
+func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int, ok bool) {
+	best, _, id, ok := l.first(now, estimate)
 	if ok {
 		if l.classes[best] = l.classes[best][1:]; len(l.classes[best]) == 0 {
 			delete(l.classes, best)

@@ -15,6 +15,7 @@ type Own struct {
 	Arrival  int64         // ns since 1970
 	Estimate time.Duration // how long it may take; 0 unknown
 	Count    int           // devices that it needs; 0 as 1
+	Patience time.Duration // age from which arrival alone counts; 0: OwnPatience
 }
 
 // OwnPatience is the age from which a request is ahead of the younger ones of its user, whatever they take. It is long
@@ -29,11 +30,15 @@ func (a Own) Before(b Own, now int64) int {
 	if c := cmp.Compare(a.Nice, b.Nice); c != 0 {
 		return c
 	}
-	old, other := now-a.Arrival > int64(OwnPatience), now-b.Arrival > int64(OwnPatience)
+	old, other := a.old(now), b.old(now)
 	if old || other {
 		return cmp.Or(cmp.Compare(ordinal(other), ordinal(old)), cmp.Compare(a.Arrival, b.Arrival))
 	}
 	return cmp.Or(cmp.Compare(b.ratio(now), a.ratio(now)), cmp.Compare(a.Arrival, b.Arrival))
+}
+
+func (a Own) old(now int64) bool {
+	return now-a.Arrival > int64(cmp.Or(a.Patience, OwnPatience))
 }
 
 // ratio is the response ratio of the request's device time. A request that has not waited has none, so that of two that
@@ -70,7 +75,7 @@ func (q *Input) among(order []job.Ticket) {
 			}
 		}
 		usual := Median(known)
-		of := func(t job.Ticket) Own { return Own{t.Nice, t.Arrival, cmp.Or(t.Time, usual), t.Count} }
+		of := func(t job.Ticket) Own { return Own{t.Nice, cmp.Or(t.Asked, t.Arrival), cmp.Or(t.Time, usual), t.Count, q.OwnPatience} }
 		slices.SortStableFunc(own, func(a, b job.Ticket) int { return of(a).Before(of(b), q.Now) })
 		for k, i := range at {
 			order[i] = own[k]

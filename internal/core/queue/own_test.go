@@ -79,7 +79,7 @@ func TestLine(t *testing.T) {
 			c := Class{Nice: random.IntN(2), Count: 1 << random.IntN(3), Kind: random.Uint64N(4)}
 			arrival := random.Int64N(now)
 			l.Add(c, arrival, id)
-			all = append(all, one{Own{c.Nice, arrival, of(c.Kind), c.Count}, id})
+			all = append(all, one{Own{Nice: c.Nice, Arrival: arrival, Estimate: of(c.Kind), Count: c.Count}, id})
 		}
 		slices.SortFunc(all, func(a, b one) int { return a.Before(b.Own, now) })
 		for _, want := range all {

@@ -92,6 +92,8 @@ type Input struct {
 	Ending  map[gpu.UUID]bool      // devices about to become free: a lease has just ended, or a process is ending
 	Passed  map[string]bool        // by Ticket.Key: tickets that did not start when they could; they come last
 
+	OwnPatience time.Duration // instead of the constant; 0: the constant
+
 	Reserved map[string]Reservation // by Ticket.Key, as Turn remembers them
 	Rest     map[gpu.UUID]int64     // CLOCK_BOOTTIME, ns: no reservation begins on the device before
 }
