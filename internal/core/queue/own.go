@@ -75,7 +75,9 @@ func (q *Input) among(order []job.Ticket) {
 			}
 		}
 		usual := Median(known)
-		of := func(t job.Ticket) Own { return Own{t.Nice, cmp.Or(t.Asked, t.Arrival), cmp.Or(t.Time, usual), t.Count, q.OwnPatience} }
+		of := func(t job.Ticket) Own {
+			return Own{t.Nice, cmp.Or(t.Asked, t.Arrival), cmp.Or(t.Time, usual), t.Count, q.OwnPatience}
+		}
 		slices.SortStableFunc(own, func(a, b job.Ticket) int { return of(a).Before(of(b), q.Now) })
 		for k, i := range at {
 			order[i] = own[k]

@@ -176,7 +176,7 @@ type State struct {
 	Paused bool // nothing is to be started for now
 
 	array map[int]*group // those whose number at the same time is limited, by their first run
-	past  past
+	past  Past
 	queue bool          // runs are submitted, and one whose end is unknown is not repeated by itself
 	fresh []int         // runs that may be started since Fresh was called
 	heirs map[int][]int // runs that wait for a run
@@ -197,7 +197,7 @@ func NewState(runs int, retry Retry) *State {
 
 // NewQueue is the state of a queue without events.
 func NewQueue() *State {
-	return &State{queue: true, heirs: map[int][]int{}, past: past{kinds: map[uint32][2]time.Duration{}}}
+	return &State{queue: true, heirs: map[int][]int{}}
 }
 
 // Fresh lists the runs that may be started and could not when it was called before.
@@ -386,7 +386,9 @@ func (s *State) end(run int, e Event) {
 	case e.Stopped && !good: // a run that ended with 0 at that moment is done
 		s.move(run, Waiting)
 	case good:
-		s.past.add(r.Kind, time.Duration(e.Seconds*float64(time.Second)))
+		if s.queue {
+			s.past.Add(r.Kind, r.GPUs, time.Duration(e.Seconds*float64(time.Second)))
+		}
 		s.move(run, OK)
 	default:
 		s.fail(run, e.Problem == "" && (r.retry.Any || e.Fault != ""))

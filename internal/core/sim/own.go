@@ -1,16 +1,15 @@
 package sim
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strconv"
-	"time"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/queue"
+	"gpuard/internal/core/runs"
 )
 
 // ownLine is what waits under gpuard's own rule. As in production each user has a queue, the first jobs of which have
@@ -31,8 +30,7 @@ type ownLine struct {
 type owner struct {
 	line     queue.Line
 	ticketed int
-	recent   []time.Duration // how long the last jobs took that have ended
-	usual    time.Duration   // the median of them
+	past     runs.Past
 }
 
 func newOwnLine(r *replay) *ownLine {
@@ -53,14 +51,16 @@ func (l *ownLine) add(i int) {
 		l.users[j.User] = u
 	}
 	l.waits++
-	u.line.Add(queue.Class{Count: int(j.GPUs), Kind: uint64(j.Estimate)}, j.Arrival, i) //nolint:gosec // not negative
+	u.queue(j, i)
 	l.seat(j.User)
 }
 
-// estimate is of a class: what was said, else what the jobs of the user usually take.
-func (u *owner) estimate(kind uint64) time.Duration {
-	return cmp.Or(time.Duration(kind), u.usual) //nolint:gosec // it was one
+func (u *owner) queue(j *Job, i int) {
+	u.line.Add(queue.Class{Count: int(j.GPUs), Kind: u.class(j)}, j.Arrival, i)
 }
+
+// class is of the jobs with the same estimate: what was said, else what the user's jobs on as many devices usually take.
+func (u *owner) class(j *Job) uint64 { return u.past.Class(0, int(j.GPUs), j.Estimate) }
 
 // seat gives tickets to the jobs of a user that are next, as the runner of a queue does.
 func (l *ownLine) seat(user uint32) {
@@ -68,23 +68,23 @@ func (l *ownLine) seat(user uint32) {
 	for {
 		if u.ticketed >= queue.Compete {
 			own, at := l.own(user)
-			last := u.line.Yields(l.r.now, u.estimate, own)
+			last := u.line.Yields(l.r.now, u.past.Of, own)
 			if last < 0 {
 				return
 			}
 			i := l.leave(at[last])
 			j := &l.r.jobs[i]
-			u.line.Add(queue.Class{Count: int(j.GPUs), Kind: uint64(j.Estimate)}, j.Arrival, i) //nolint:gosec // not negative
+			u.queue(j, i)
 			l.moved++
 		}
-		i, ok := u.line.Take(l.r.now, u.estimate)
+		i, ok := u.line.Take(l.r.now, u.past.Of)
 		if !ok {
 			return
 		}
 		j := &l.r.jobs[i]
 		u.ticketed++
 		l.tickets = append(l.tickets, job.Ticket{ID: strconv.Itoa(i), UID: uid(j), Arrival: l.r.now, Asked: j.Arrival, Devices: l.all, Count: int(j.GPUs),
-			Share: l.r.quota(j), Time: u.estimate(uint64(j.Estimate))}) //nolint:gosec // not negative
+			Share: l.r.quota(j), Time: u.past.Of(u.class(j))})
 	}
 }
 
@@ -139,16 +139,9 @@ func (l *ownLine) open() bool {
 	return open
 }
 
-// many is how many of the last jobs give the usual time, as in a queue.
-const many = 99
-
 func (l *ownLine) ended(one run) {
 	j := &l.r.jobs[one.job]
-	u := l.users[j.User]
-	if u.recent = append(u.recent, max(j.Lasts, time.Millisecond)); len(u.recent) > many {
-		u.recent = u.recent[1:]
-	}
-	u.usual = queue.Median(u.recent)
+	l.users[j.User].past.Add(0, int(j.GPUs), j.Lasts)
 	for user := range l.users {
 		l.seat(user)
 	}

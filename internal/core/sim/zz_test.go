@@ -32,16 +32,22 @@ func TestZZ(t *testing.T) {
 		if err := Estimate(jobs, g); err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range Policies() {
-			if only := os.Getenv("ONLY"); only != "" && !slices.Contains(strings.Split(only, ","), p.Name) {
-				continue
+		whole := jobs
+		mid := whole[0].Arrival + (whole[len(whole)-1].Arrival-whole[0].Arrival)/2
+		cut := slices.IndexFunc(whole, func(j Job) bool { return j.Arrival >= mid })
+		for _, half := range []string{"A", "B", "all"} {
+			jobs := map[string][]Job{"A": whole[:cut], "B": whole[cut:], "all": whole}[half]
+			for _, p := range Policies() {
+				if only := os.Getenv("ONLY"); only != "" && !slices.Contains(strings.Split(only, ","), p.Name) {
+					continue
+				}
+				began := time.Now()
+				r, err := Replay(jobs, Setup{Machine: m, Policy: p, Place: "packed"}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("%s %s %-10s jct %.0f med %.0f wait %.0f p99 %.0f slow %.0f large %.0f max %.0f alloc %.3f frag %.3f  %v", half, g, p.Name, *r.CompletionMean, *r.CompletionMedian, *r.WaitMean, *r.WaitP99, *r.Slowdown, *r.WaitLarge, *r.WaitMax, *r.Allocated, *r.Fragmented, time.Since(began))
 			}
-			began := time.Now()
-			r, err := Replay(jobs, Setup{Machine: m, Policy: p, Place: "packed"}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("%s %-10s jct %.0f med %.0f wait %.0f p99 %.0f slow %.0f large %.0f max %.0f alloc %.3f frag %.3f  %v", g, p.Name, *r.CompletionMean, *r.CompletionMedian, *r.WaitMean, *r.WaitP99, *r.Slowdown, *r.WaitLarge, *r.WaitMax, *r.Allocated, *r.Fragmented, time.Since(began))
 		}
 	}
 }
