@@ -16,7 +16,7 @@ type plainLine struct {
 }
 
 type class struct {
-	gpus, share int32
+	gpus, share int16
 	estimate    time.Duration
 }
 

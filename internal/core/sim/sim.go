@@ -23,8 +23,8 @@ type Job struct {
 	Arrival  int64         // ns since 1970
 	Lasts    time.Duration // from its start to its end
 	Estimate time.Duration // what was known of that when it came; 0 nothing
-	GPUs     int32         // at least 1
-	Share    int32         // thousandths of the memory of one GPU; 0: whole GPUs
+	GPUs     int16         // at least 1
+	Share    int16         // thousandths of the memory of one GPU; 0: whole GPUs
 	User     uint32        // number of its user
 }
 

@@ -19,7 +19,7 @@ func load() (jobs []Job) {
 		t, _ := time.Parse("2006-01-02 15:04:05", r[0])
 		d, _ := strconv.ParseFloat(r[1], 64)
 		n, _ := strconv.Atoi(r[2])
-		jobs = append(jobs, Job{Arrival: t.UnixNano(), Lasts: time.Duration(d * 1e9), GPUs: int32(n)})
+		jobs = append(jobs, Job{Arrival: t.UnixNano(), Lasts: time.Duration(d * 1e9), GPUs: int16(n)})
 	}
 	slices.SortStableFunc(jobs, func(a, b Job) int { return int(a.Arrival/1e9 - b.Arrival/1e9) })
 	return
