@@ -42,17 +42,8 @@ const Large = 8
 // told now and then how many jobs have started; it returns false to end the replay.
 func Replay(jobs []Job, s Setup, step func(started int) bool) (Result, error) {
 	r := newReplay(jobs, s)
-	for {
-		at, more := r.next()
-		if !more {
-			break
-		}
-		r.advance(at)
-		for r.come < len(jobs) && jobs[r.come].Arrival <= at {
-			r.arrive(r.come)
-			r.come++
-		}
-		if err := r.startAll(); err != nil {
+	for at, more := r.next(); more; at, more = r.next() {
+		if err := r.event(at); err != nil {
 			return Result{}, err
 		}
 		if r.events++; step != nil && r.events%64 == 0 && !step(r.starts) {
@@ -152,6 +143,16 @@ func (r *replay) next() (at int64, more bool) {
 		at, more = min(at, r.running[0].end), true
 	}
 	return at, more
+}
+
+// event is a moment at which jobs come, end, or may start.
+func (r *replay) event(at int64) error {
+	r.advance(at)
+	for r.come < len(r.jobs) && r.jobs[r.come].Arrival <= at {
+		r.arrive(r.come)
+		r.come++
+	}
+	return r.startAll()
 }
 
 // advance ends what has ended by then.
