@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/entry"
+	"gpuard/internal/ui/chart"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/top"
 	"gpuard/internal/ui/web"
@@ -18,5 +19,5 @@ func main() {
 	if factor, err := strconv.Atoi(os.Getenv("TIMES")); err == nil {
 		times.Observe, times.Minute, times.Late = time.Second/time.Duration(factor), time.Minute/time.Duration(factor), 2*time.Second
 	}
-	os.Exit(entry.Start("/", times, cli.Views{Serve: web.Serve, Top: top.Run}))
+	os.Exit(entry.Start("/", times, cli.Views{Serve: web.Serve, Top: top.Run, Chart: chart.Waits}))
 }

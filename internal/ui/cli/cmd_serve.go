@@ -18,6 +18,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
+	"gpuard/internal/core/sim"
 )
 
 type serveOptions struct {
@@ -80,6 +81,7 @@ func (p *Program) serveWith(cmd *cobra.Command, o *serveOptions) error {
 type Views struct {
 	Serve func(context.Context, observe.View, observe.Serving) error
 	Top   func(context.Context, observe.View) error
+	Chart func(results []sim.Result, png bool) ([]byte, error) // of simulate
 }
 
 // view becomes gpuard-view, with the same arguments.
@@ -98,7 +100,7 @@ func (p *Program) view() error {
 			return fmt.Errorf("cannot start %s: %w", path, err)
 		}
 	}
-	return fmt.Errorf("cannot find %s, which shows the page and the full screen: it belongs beside gpuard, and is in the same package; from source: go build -o ~/.local/bin/ ./cmd/gpuard-view", name)
+	return fmt.Errorf("cannot find %s, which shows the page and the full screen, and draws charts: it belongs beside gpuard, and is in the same package; from source: go build -o ~/.local/bin/ ./cmd/gpuard-view", name)
 }
 
 // watched is what a view may show and do: what this command line can.
