@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/queue"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/store"
@@ -198,7 +199,11 @@ func (w *waiting) waitWithTicket(ctx context.Context) (*Decision, error) {
 		w.queued()
 	}
 	defer w.mine.Withdraw() //nolint:errcheck // one that stays is dead all the same, and removed by the next claim
-	if err := w.sleepBehind(ctx, len(q.machine.Devices)+4); err != nil {
+	awake := len(q.machine.Devices) + 4
+	if !q.spec.Asked.IsZero() { // jobs of a queue do not go in the order of their tickets
+		awake = max(awake, queue.Compete)
+	}
+	if err := w.sleepBehind(ctx, awake); err != nil {
 		return nil, err
 	}
 	if w.watcher, err = w.folder.Watch(); err == nil {

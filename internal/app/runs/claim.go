@@ -10,6 +10,7 @@ import (
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/queue"
 	"gpuard/internal/host/batch"
 )
 
@@ -77,15 +78,25 @@ func (r *runner) meanwhile(ctx context.Context, run int, what Start, seat *claim
 func (r *runner) wait(ctx context.Context, run int, what Start, claim func(ctx context.Context, queued func()) (*claim.Seat, error)) error {
 	select {
 	case r.waits <- struct{}{}:
-	case <-ctx.Done():
-		return r.seated(ctx, run, what, nil, ctx.Err())
+	default:
+		r.displace(run, what)
+		select {
+		case r.waits <- struct{}{}:
+		case <-r.changed: // another one may be the next: back into the line, and look again
+			r.unclaim(run, true)
+			return nil
+		case <-ctx.Done():
+			return r.seated(ctx, run, what, nil, ctx.Err())
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	r.stoppable(run, cancel)
+	r.ticketed(run, what, true)
 	placed, done := make(chan struct{}), make(chan struct{})
 	r.attended.Go(func() {
 		defer cancel()
 		seat, err := claim(ctx, sync.OnceFunc(func() { close(placed) }))
+		r.ticketed(run, what, false)
 		close(done)
 		<-r.waits
 		if err := r.seated(ctx, run, what, seat, err); err != nil {
@@ -100,6 +111,45 @@ func (r *runner) wait(ctx context.Context, run int, what Start, claim func(ctx c
 	case <-done:
 	}
 	return nil
+}
+
+// displace takes the ticket of the last run that waits, if this run goes before it. That run goes back into the line.
+func (r *runner) displace(run int, what Start) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if what.CPU {
+		return
+	}
+	var runs []int
+	var own []queue.Own
+	for other, o := range r.tickets {
+		runs, own = append(runs, other), append(own, o)
+	}
+	last := r.own(run).Displaces(own, time.Now().UnixNano())
+	if last < 0 {
+		return
+	}
+	delete(r.tickets, runs[last])
+	if stop := r.stops[runs[last]]; stop != nil {
+		stop()
+	}
+}
+
+// own is what orders a run among those of its queue. The lock is held.
+func (r *runner) own(run int) queue.Own {
+	one := &r.state.Runs[run]
+	return queue.Own{Nice: one.Nice, Arrival: one.Submitted.UnixNano(), Estimate: r.state.Estimate(run), Count: one.GPUs}
+}
+
+// ticketed notes whether a run waits with a ticket.
+func (r *runner) ticketed(run int, what Start, yes bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if yes && !what.CPU {
+		r.tickets[run] = r.own(run)
+	} else {
+		delete(r.tickets, run)
+	}
 }
 
 // stoppable notes how a run is ended that its owner cancels; nil: it is over.
@@ -120,15 +170,18 @@ func (r *runner) refused(run int, err error) error {
 	if r.work.Each && (errors.As(err, &refusal) || errors.As(err, &usage)) {
 		return r.stillborn(run, err)
 	}
-	r.unclaim(run)
+	r.unclaim(run, false)
 	return err
 }
 
-// unclaim lets go of what a run had before it was started.
-func (r *runner) unclaim(run int) {
+// unclaim lets go of what a run had before it was started; again puts it back into the line.
+func (r *runner) unclaim(run int, again bool) {
 	r.mu.Lock()
 	r.claims--
 	r.state.Untake(run)
+	if again && r.state.MayStart(run) {
+		r.line(run)
+	}
 	r.refill()
 	r.mu.Unlock()
 	<-r.slots
@@ -136,9 +189,12 @@ func (r *runner) unclaim(run int) {
 }
 
 // wake has dispatch look again.
-func (r *runner) wake() {
+func (r *runner) wake() { signalOn(r.freed) }
+
+// signalOn leaves a value in the channel.
+func signalOn(c chan struct{}) {
 	select {
-	case r.freed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -147,7 +203,7 @@ func (r *runner) wake() {
 func (r *runner) seated(ctx context.Context, run int, what Start, seat *claim.Seat, err error) error {
 	if ctx.Err() != nil && err != nil {
 		r.stoppable(run, nil)
-		r.unclaim(run)
+		r.unclaim(run, true)
 		return nil //nolint:nilerr // ended meanwhile: that is no failure
 	}
 	if err != nil {
@@ -160,7 +216,7 @@ func (r *runner) seated(ctx context.Context, run int, what Start, seat *claim.Se
 	wanted := r.state.MayStart(run)
 	r.mu.Unlock()
 	if ctx.Err() != nil || !wanted {
-		r.unclaim(run)
+		r.unclaim(run, true)
 		return seat.Leave()
 	}
 	if err = r.start(run, what, seat); err != nil {

@@ -88,6 +88,7 @@ type runner struct {
 	waits    chan struct{} // of those that wait for a device at the same time
 	starts   chan struct{} // has a value while a run is being started beside the next claim
 	freed    chan struct{} // has a value when a run has ended, or another may be started
+	changed  chan struct{} // has a value when a run has ended or was added: another one may be the next
 	stopping atomic.Bool   // what runs is being ended
 	limits   func() string // that the runs get
 	attended sync.WaitGroup
@@ -97,11 +98,13 @@ type runner struct {
 	journal *journal.Journal
 	state   *core.State
 	due     queue.Line          // runs to be started
+	lined   map[int]bool        // they are in due
 	added   int64               // how many were added to it
 	live    map[int]*claim.Seat // by PID
 	claims  int                 // runs between due and live
 	uses    map[int]*use        // what was measured of them, by PID
 	stops   map[int]func()      // how a run that waits or runs is ended, by run
+	tickets map[int]queue.Own   // of a queue, what orders those that wait with a ticket, by run
 	failure error               // that ends the sweep
 }
 
@@ -120,7 +123,7 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 	host.Say = func(text string) { sendMessage(messageFD, message{Say: text}) }
 	host.Loud = func(text string) { sendMessage(messageFD, message{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
-	r := &runner{host: host, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, stops: map[int]func(){}, uses: map[int]*use{}, limits: sync.OnceValue(limits.OfChildren)}
+	r := &runner{host: host, freed: make(chan struct{}, 1), changed: make(chan struct{}, 1), lined: map[int]bool{}, tickets: map[int]queue.Own{}, starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, stops: map[int]func(){}, uses: map[int]*use{}, limits: sync.OnceValue(limits.OfChildren)}
 	usual := debug.SetMemoryLimit(64 << 20) // reading a long journal leaves much garbage behind
 	r.work, err = open(ctx, host, args[0])
 	if debug.SetMemoryLimit(usual); err == nil {
@@ -165,15 +168,25 @@ func (r *runner) refill() {
 	fresh := r.state.Fresh()
 	if r.work.Each && r.state.News() { // other runs of that command have another estimate now
 		fresh = append(fresh, r.due.All()...)
+		clear(r.lined)
 	}
 	for _, run := range fresh {
-		r.added++
-		arrival := r.added
-		if r.work.Each {
-			arrival = r.state.Runs[run].Submitted.UnixNano()
-		}
-		r.due.Add(r.state.Class(run), arrival, run)
+		r.line(run)
 	}
+}
+
+// line adds a run to those to be started, once. The lock is held.
+func (r *runner) line(run int) {
+	if r.lined[run] {
+		return
+	}
+	r.lined[run] = true
+	r.added++
+	arrival := r.added
+	if r.work.Each {
+		arrival = r.state.Runs[run].Submitted.UnixNano()
+	}
+	r.due.Add(r.state.Class(run), arrival, run)
 }
 
 // run starts the runs until all are done, or the sweep is ended.
@@ -301,6 +314,7 @@ func (r *runner) next(ctx context.Context) (run int, more bool) {
 		busy := len(r.live) + r.claims
 		for left := true; left && !more; {
 			run, left = r.due.Take(time.Now().UnixNano(), r.state.EstimateOf)
+			delete(r.lined, run)
 			more = left && r.state.MayStart(run) && r.state.Take(run) // it may have been cancelled meanwhile
 		}
 		if more {
@@ -320,7 +334,7 @@ func (r *runner) next(ctx context.Context) (run int, more bool) {
 
 // stillborn writes down that a run cannot be started.
 func (r *runner) stillborn(run int, why error) error {
-	defer r.unclaim(run)
+	defer r.unclaim(run, false)
 	if err := r.reserve(); err != nil {
 		return err
 	}
@@ -364,6 +378,7 @@ func (r *runner) catchUp() error {
 	before := r.journal.Offset()
 	err := r.journal.Next(func(line []byte) error { return r.state.Read(line, r.journal.Offset()) })
 	if r.refill(); r.journal.Offset() > before && r.work.Each {
+		signalOn(r.changed)
 		for run, stop := range r.stops {
 			if !r.state.Wanted(run) {
 				go stop()

@@ -35,7 +35,12 @@ func (l *Line) Add(c Class, arrival int64, id int) {
 	l.classes[c] = slices.Insert(l.classes[c], at, p)
 }
 
-// first is the request that is next.
+// First is the request that is next; false where there is none.
+func (l *Line) First(now int64, estimate func(kind uint64) time.Duration) (Own, bool) {
+	_, o, _, ok := l.first(now, estimate)
+	return o, ok
+}
+
 func (l *Line) first(now int64, estimate func(kind uint64) time.Duration) (best Class, first Own, id int, ok bool) {
 	for c, list := range l.classes {
 		o := Own{c.Nice, list[0].arrival, estimate(c.Kind), c.Count, l.Patience}
@@ -46,13 +51,12 @@ func (l *Line) first(now int64, estimate func(kind uint64) time.Duration) (best 
 	return best, first, id, ok
 }
 
-// Yields is which of the requests that have a ticket gives it to the first of the line, which goes before it: the last
-// of them; -1 where none does. So it does not matter which requests came when there was a ticket left.
-func (l *Line) Yields(now int64, estimate func(kind uint64) time.Duration, ticketed []Own) int {
-	_, first, _, ok := l.first(now, estimate)
+// Displaces is which of the requests of its user that have a ticket has to give it to this one: the last of those that
+// go behind it; -1 where none does. So it does not matter which requests came while there was a ticket left.
+func (a Own) Displaces(ticketed []Own, now int64) int {
 	last := -1
 	for i, o := range ticketed {
-		if ok && first.Before(o, now) < 0 && (last < 0 || ticketed[last].Before(o, now) < 0) {
+		if a.Before(o, now) < 0 && (last < 0 || ticketed[last].Before(o, now) < 0) {
 			last = i
 		}
 	}

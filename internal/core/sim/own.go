@@ -67,8 +67,12 @@ func (l *ownLine) seat(user uint32) {
 	u := l.users[user]
 	for {
 		if u.ticketed >= queue.Compete {
+			first, ok := u.line.First(l.r.now, u.past.Of)
+			if !ok {
+				return
+			}
 			own, at := l.own(user)
-			last := u.line.Yields(l.r.now, u.past.Of, own)
+			last := first.Displaces(own, l.r.now)
 			if last < 0 {
 				return
 			}
