@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand"
 	"os"
 	"runtime"
 	"slices"
@@ -80,7 +81,7 @@ func Run(ctx context.Context, r *Request, progress func(done float64)) ([]sim.Re
 		}
 		r.Trace.Jobs = kept
 	}
-	if err := sim.Estimate(r.Trace.Jobs, r.Guess); err != nil {
+	if err := sim.Estimate(r.Trace.Jobs, r.Guess, rand.New(rand.NewSource(1)).Float64); err != nil { //nolint:gosec // repeatable on purpose
 		return nil, exit.Usagef("%v", err)
 	}
 	all := len(r.Machines) * len(r.Policies)

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"math/rand"
 	"slices"
 	"time"
 )
@@ -25,12 +24,11 @@ func usual() []time.Duration {
 	return []time.Duration{time.Hour, 4 * time.Hour, 12 * time.Hour, day, 3 * day, 7 * day, 60 * day}
 }
 
-// Estimate gives the jobs the estimates of a guess. The random factors are always the same, one for each job in order.
-func Estimate(jobs []Job, g Guess) error {
+// Estimate gives the jobs the estimates of a guess. random gives numbers from 0 to 1, one for each job in order.
+func Estimate(jobs []Job, g Guess, random func() float64) error {
 	if !slices.Contains([]Guess{Given, Unsaid, Rough, Exact}, g) {
 		return fmt.Errorf("cannot guess times by %q: write given, none, rough or exact", g)
 	}
-	random := rand.New(rand.NewSource(1)) //nolint:gosec // repeatable on purpose
 	times := usual()
 	for i := range jobs {
 		j := &jobs[i]
@@ -40,7 +38,7 @@ func Estimate(jobs []Job, g Guess) error {
 		case Exact:
 			j.Estimate = max(j.Lasts, 1)
 		case Rough:
-			least := time.Duration(float64(j.Lasts) * (1 + 3*random.Float64()))
+			least := time.Duration(float64(j.Lasts) * (1 + 3*random()))
 			at, _ := slices.BinarySearch(times, least)
 			j.Estimate = times[min(at, len(times)-1)]
 		}

@@ -24,16 +24,16 @@ func Policies() []Policy {
 	const day = 24 * time.Hour
 	return []Policy{
 		{Name: "own", About: "gpuard's own rule", own: true},
-		{Name: "own-24h", About: "the same, but a job goes ahead of all younger ones after 24 hours", own: true, patience: day},
+		{Name: "own-24h", About: "the same; after 24 hours a job is ahead of all younger ones", own: true, patience: day},
 		{Name: "own-7d", About: "the same after 7 days", own: true, patience: 7 * day},
-		{Name: "own-30d", About: "the same after 30 days, which is gpuard's own rule", own: true, patience: queue.OwnPatience},
+		{Name: "own-30d", About: "the same after 30 days, which is what gpuard does", own: true, patience: queue.OwnPatience},
 		{Name: "own-never", About: "the same at no age", own: true, patience: 100 * 365 * day},
-		{Name: "fifo", About: "in order of arrival; the first one that does not fit blocks all others", order: byArrival, blocked: all},
-		{Name: "skip", About: "in order of arrival; what does not fit is skipped", order: byArrival, blocked: none},
-		{Name: "easy", About: "in order of arrival; what does not delay the first one goes ahead (EASY backfilling)", order: byArrival, blocked: later},
+		{Name: "fifo", About: "by arrival; one that does not fit blocks all others", order: byArrival, blocked: all},
+		{Name: "skip", About: "by arrival; what does not fit is skipped", order: byArrival, blocked: none},
+		{Name: "easy", About: "by arrival, past the first one if that delays it not (EASY)", order: byArrival, blocked: later},
 		{Name: "easy-short", About: "the same, the shortest first", order: byArrival, blocked: later, backfill: byEstimate},
 		{Name: "short", About: "the shortest first; what does not fit is skipped", order: byEstimate, blocked: none},
-		{Name: "ratio", About: "the highest response ratio first; what does not fit is skipped", order: byRatio, blocked: none},
+		{Name: "ratio", About: "highest response ratio first; what does not fit is skipped", order: byRatio, blocked: none},
 	}
 }
 

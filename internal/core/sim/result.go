@@ -8,16 +8,16 @@ import (
 
 // Result is what became of the jobs. Means and the like are nil where there was no job.
 type Result struct {
-	Policy           string   `json:"policy"`
-	GPUs             int      `json:"gpus"`
+	Policy           string   `json:"policy"`                    // by which jobs started
+	GPUs             int      `json:"gpus"`                      // of the machine
 	Jobs             int      `json:"jobs"`                      // that were started
 	TooLarge         int      `json:"too_large"`                 // left out: the machine can never serve them
 	CompletionMean   *float64 `json:"completion_mean_seconds"`   // from arrival to end
-	CompletionMedian *float64 `json:"completion_median_seconds"` //
+	CompletionMedian *float64 `json:"completion_median_seconds"` // half of the jobs take less
 	WaitMean         *float64 `json:"wait_mean_seconds"`         // from arrival to start
-	WaitP99          *float64 `json:"wait_p99_seconds"`          //
-	WaitMax          *float64 `json:"wait_max_seconds"`          //
-	WaitLarge        *float64 `json:"wait_large_mean_seconds"`   // of jobs for Large and more GPUs; null: there is none
+	WaitP99          *float64 `json:"wait_p99_seconds"`          // of 100 jobs 99 wait no longer
+	WaitMax          *float64 `json:"wait_max_seconds"`          // the longest
+	WaitLarge        *float64 `json:"wait_large_mean_seconds"`   // of jobs for 8 and more GPUs; null: there is none
 	Slowdown         *float64 `json:"slowdown_mean"`             // completion over running time, which counts as a minute at least
 	Allocated        *float64 `json:"allocated_ratio"`           // part of the GPU time until the last end that was given to jobs, shares by size
 	Fragmented       *float64 `json:"fragmented_ratio"`          // part of it that was free while jobs waited
@@ -28,11 +28,11 @@ type Result struct {
 // User is the part of a result that belongs to a user.
 type User struct {
 	User       uint32  `json:"-"`
-	Name       string  `json:"user"` // filled in by who knows it
-	Jobs       int     `json:"jobs"`
-	Wait       float64 `json:"wait_mean_seconds"`
-	Completion float64 `json:"completion_mean_seconds"`
-	GPUSeconds float64 `json:"gpu_seconds"`
+	Name       string  `json:"user"`                    // name; "" where the trace has none
+	Jobs       int     `json:"jobs"`                    // that were started
+	Wait       float64 `json:"wait_mean_seconds"`       // from arrival to start
+	Completion float64 `json:"completion_mean_seconds"` // from arrival to end
+	GPUSeconds float64 `json:"gpu_seconds"`             // granted, shares by size
 }
 
 // tally is what is counted during a replay: per job two times.

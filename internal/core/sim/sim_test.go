@@ -116,7 +116,7 @@ func TestOrders(t *testing.T) {
 	for i := range jobs {
 		jobs[i].Arrival += 1_700_000_000e9
 	}
-	if err := Estimate(jobs, Exact); err != nil {
+	if err := Estimate(jobs, Exact, nil); err != nil {
 		t.Fatal(err)
 	}
 	for policy, want := range map[string][]time.Duration{ // when each starts
@@ -198,7 +198,7 @@ func TestEstimate(t *testing.T) {
 		{Exact, []time.Duration{10 * time.Hour, 100 * 24 * time.Hour, time.Second}},
 		{Unsaid, []time.Duration{0, 0, 0}},
 	} {
-		if err := Estimate(jobs, c.guess); err != nil {
+		if err := Estimate(jobs, c.guess, func() float64 { return 0.6 }); err != nil {
 			t.Fatal(err)
 		}
 		for i, want := range c.want {
@@ -207,13 +207,13 @@ func TestEstimate(t *testing.T) {
 			}
 		}
 	}
-	if Estimate(jobs, "wild") == nil {
+	if Estimate(jobs, "wild", nil) == nil {
 		t.Error("a guess that is none has no error")
 	}
 }
 
 // BenchmarkDecision is one decision of the own rule, and what follows of it, by how many wait: with the walltimes that
-// users ask for, and where each asks for another one. The exponent is of the whole range.
+// users ask for, and where each asks for another one. The exponent is that from 100 waiting on.
 func BenchmarkDecision(b *testing.B) {
 	m := invent(b, "demo:16xA100-80GB")
 	for _, c := range []struct {
@@ -240,11 +240,10 @@ func BenchmarkDecision(b *testing.B) {
 					}
 					r.line.add(t.job)
 				}
-				took[n] = float64(b.Elapsed().Nanoseconds()) / float64(b.N)
+				if took[n] = float64(b.Elapsed().Nanoseconds()) / float64(b.N); n > lengths[0] && took[lengths[0]] > 0 {
+					b.ReportMetric(math.Log(took[n]/took[lengths[0]])/math.Log(float64(n)/float64(lengths[0])), "exponent")
+				}
 			})
-		}
-		if first, last := took[lengths[0]], took[lengths[len(lengths)-1]]; first > 0 && last > 0 {
-			b.Logf("%s: exponent %.2f from %d to %d waiting", c.name, math.Log(last/first)/math.Log(float64(lengths[len(lengths)-1]/lengths[0])), lengths[0], lengths[len(lengths)-1])
 		}
 	}
 }

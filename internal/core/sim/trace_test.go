@@ -64,7 +64,7 @@ func philly(t testing.TB, folder string, guess sim.Guess) []sim.Job {
 	if len(jobs) != 16091 {
 		t.Fatal(len(jobs))
 	}
-	if err := sim.Estimate(jobs, guess); err != nil {
+	if err := sim.Estimate(jobs, guess, rand.New(rand.NewSource(1)).Float64); err != nil {
 		t.Fatal(err)
 	}
 	return jobs
@@ -98,7 +98,7 @@ func TestKnownFigures(t *testing.T) {
 			}
 		}
 	}
-	if err := sim.Estimate(jobs, sim.Exact); err != nil {
+	if err := sim.Estimate(jobs, sim.Exact, nil); err != nil {
 		t.Fatal(err)
 	}
 	if r := replay(t, jobs, m, "short"); math.Abs(*r.CompletionMean-24510) > 245 || math.Abs(*r.WaitLarge-1738889) > 17389 {

@@ -39,21 +39,20 @@ func (p *Program) simulate() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "simulate [flags] [TRACE]",
-		Short: "Replay recorded jobs on a machine of another size, or by another rule",
+		Short: "Replay recorded jobs on other numbers of GPUs, and by other rules",
 		Long: `Replays a record of jobs on invented machines: how long would each have waited,
 and how much of the machine would have been in use? Without TRACE it takes the
 leases that gpuard serve has seen, else the jobs of your queue. TRACE is a file,
-.gz or not, or - for standard input: the columns timestamp,duration,num_gpus of
-the Philly trace, a list of pods of openb, the answer of sacct -P with
-Submit,ElapsedRaw,AllocTRES (and User, TimelimitRaw), or that of gpuard history
---json. What is not in it and was made up is said with the result.
+.gz or not, or - for standard input: columns as in the Philly trace, a list of
+pods of openb, the answer of sacct -P with Submit, ElapsedRaw and AllocTRES (and
+User, TimelimitRaw), or that of gpuard history --json. What is not in it and was
+made up is said with the result.
 
 Policies:` + about,
 		Example: `  gpuard simulate                          how many GPUs do we need?
   gpuard simulate --gpus 4..16 jobs.csv.gz
   gpuard simulate --gpus 8 --policy own,fifo,easy jobs.csv
-  sacct -aP -o User,Submit,ElapsedRaw,TimelimitRaw,AllocTRES -S 2026-01-01 |
-    gpuard simulate -`,
+  sacct -aPo Submit,ElapsedRaw,AllocTRES | gpuard simulate -`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return report(func() error { return p.showSimulation(cmd, o, args) })
@@ -151,7 +150,7 @@ func (o *simulateOptions) request() (*simulate.Request, error) {
 	if o.every < 1 {
 		return nil, usagef("cannot keep the first of each %d jobs: write --every 1 or more", o.every)
 	}
-	if err := sim.Estimate(nil, r.Guess); err != nil {
+	if err := sim.Estimate(nil, r.Guess, nil); err != nil {
 		return nil, usagef("%v", err)
 	}
 	if o.chart != "" && !strings.HasSuffix(o.chart, ".svg") && !strings.HasSuffix(o.chart, ".png") {
