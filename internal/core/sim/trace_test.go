@@ -121,9 +121,9 @@ func TestOwnRule(t *testing.T) {
 		jobs := philly(t, folder, guess)
 		first, second := halves(jobs)
 		for part, list := range map[string][]sim.Job{"whole": jobs, "first": first, "second": second} {
-			policies := []string{"own", "ratio"}
-			if part == "whole" && guess == sim.Rough {
-				policies = []string{"own", "own-24h", "own-7d", "own-30d", "own-never"}
+			policies := []string{"own"}
+			if part == "whole" && guess == sim.Rough { // own is own-30d
+				policies = []string{"own", "own-24h", "own-7d", "own-never"}
 			}
 			for _, policy := range policies {
 				began := time.Now()
@@ -143,7 +143,10 @@ func TestOwnRule(t *testing.T) {
 func TestPacking(t *testing.T) {
 	folder := gate.Traces(t)
 	jobs := read(t, folder, "openb_pod_list_default.csv.gz")
-	const seeds = 2000
+	seeds := 500
+	if os.Getenv("GPUARD_SOAK") != "" {
+		seeds = 2000
+	}
 	for _, c := range []struct {
 		name, machine string
 		best          float64
@@ -161,7 +164,7 @@ func TestPacking(t *testing.T) {
 		mean := sum / float64(seeds)
 		deviation := math.Sqrt((squares/float64(seeds) - mean*mean) / float64(seeds))
 		t.Logf("%s: %.2f %% allocated, standard error %.2f, over %d seeds; best fit %.2f %%", c.name, mean, deviation, seeds, c.best)
-		if math.Abs(mean-c.best) > 2*deviation || mean < c.best-0.005 {
+		if math.Abs(mean-c.best) > 2*deviation || seeds == 2000 && mean < c.best-0.005 {
 			t.Errorf("%s: %.2f %% allocated, best fit %.2f %%", c.name, mean, c.best)
 		}
 	}

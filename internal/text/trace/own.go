@@ -20,7 +20,7 @@ type ended struct {
 
 // history reads the answer of gpuard history --json.
 func (k *keeper) history(in io.Reader) error {
-	k.Format = "the answer of gpuard history --json"
+	k.Format = "gpuard history"
 	d := json.NewDecoder(in)
 	fail := func(err error) error {
 		return fmt.Errorf("byte %d: it is not the answer of gpuard history --json: %w", d.InputOffset(), err)

@@ -36,7 +36,7 @@ func TestFormats(t *testing.T) {
 		{"history", `{
   "schema": "gpuard.history/1",
   "jobs": [{"job": 1, "submitted": "2026-01-31T08:00:00Z", "seconds": 12.5, "time_seconds": 60, "devices": [{"index": 0}, {"index": 1}]}, {"job": 2, "submitted": "2026-01-31T08:00:01Z", "seconds": 1, "devices": []}], "use": []}`,
-			"the answer of gpuard history --json", []sim.Job{{Arrival: day, Lasts: 12500 * time.Millisecond, Estimate: time.Minute, GPUs: 2}}, []string{""}, []string{"1 jobs without a GPU are left out"}},
+			"gpuard history", []sim.Job{{Arrival: day, Lasts: 12500 * time.Millisecond, Estimate: time.Minute, GPUs: 2}}, []string{""}, []string{"1 jobs without a GPU are left out"}},
 		{"leases", `{"lease":"a1","user":"bob","devices":[{"uuid":"x"}],"since":"2026-01-31T08:00:00Z","until":"2026-01-31T08:00:05Z"}
 {"lease":"a2","user":"eve","devices":[{"uuid":"x"}],"share":5,"since":"2026-01-31T08:00:01Z","until":"2026-01-31T08:00:05Z"}
 `, "the leases that gpuard serve has seen", []sim.Job{{Arrival: day, Lasts: 5 * second, GPUs: 1}, {Arrival: day + 1e9, Lasts: 4 * second, GPUs: 1, User: 1}}, []string{"bob", "eve"}, []string{"1 leases of a part of a GPU count as whole GPUs"}},
