@@ -17,7 +17,6 @@ import (
 type ownLine struct {
 	r       *replay
 	users   map[uint32]*owner
-	active  []uint32 // users with waiting jobs
 	turn    queue.Turn
 	tickets []job.Ticket
 	rooms   map[gpu.UUID]pick.Room

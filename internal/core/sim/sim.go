@@ -8,6 +8,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -57,7 +58,7 @@ func Replay(jobs []Job, s Setup, step func(started int) bool) (Result, error) {
 }
 
 // ErrStopped is the error of a replay that step has ended.
-var ErrStopped = fmt.Errorf("the replay was ended")
+var ErrStopped = errors.New("the replay was ended")
 
 // replay is a machine at one moment of its life.
 type replay struct {

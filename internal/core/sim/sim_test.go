@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -166,7 +167,7 @@ func TestResult(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	stopped := 0
-	if _, err := Replay(some(1, 400, 1, false), Setup{Machine: m, Policy: named("own")}, func(int) bool { stopped++; return false }); err != ErrStopped || stopped != 1 {
+	if _, err := Replay(some(1, 400, 1, false), Setup{Machine: m, Policy: named("own")}, func(int) bool { stopped++; return false }); !errors.Is(err, ErrStopped) || stopped != 1 {
 		t.Error(err, stopped)
 	}
 }

@@ -7,6 +7,7 @@ package trace
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -40,7 +41,7 @@ func read(r io.Reader, most int) (Trace, error) {
 	in := bufio.NewReaderSize(r, longestLine)
 	start, err := in.Peek(512)
 	if len(start) == 0 {
-		if err != nil && err != io.EOF {
+		if err != nil && !errors.Is(err, io.EOF) {
 			return Trace{}, fmt.Errorf("cannot read the trace: %w", err)
 		}
 		return Trace{}, fmt.Errorf("cannot read the trace: it is empty")
@@ -181,7 +182,7 @@ func (k *keeper) table(in io.Reader) error {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}
-	if err := lines.Err(); err == bufio.ErrTooLong {
+	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
 		return fmt.Errorf("a line is longer than %d bytes", longestLine)
 	} else if err != nil {
 		return err

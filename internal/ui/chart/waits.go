@@ -36,7 +36,7 @@ func Waits(results []sim.Result, png bool) ([]byte, error) {
 		format = charts.ChartOutputPNG
 	}
 	p := charts.NewPainter(charts.PainterOptions{OutputFormat: format, Width: 720, Height: 400})
-	err := error(nil)
+	var err error
 	if len(sizes) > 1 {
 		opt := charts.NewLineChartOptionWithData(series)
 		opt.Title.Text = "Mean wait in hours, by the number of GPUs"
