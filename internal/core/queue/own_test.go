@@ -93,6 +93,27 @@ func TestLine(t *testing.T) {
 	}
 }
 
+// TestDisplaces: the last of those behind gives way, and equals do not.
+func TestDisplaces(t *testing.T) {
+	now := int64(time.Hour)
+	first, middle, last := Own{Arrival: 1, Estimate: time.Minute}, Own{Arrival: 1, Estimate: time.Hour}, Own{Arrival: 1, Estimate: time.Hour, Count: 8}
+	for _, c := range []struct {
+		own      Own
+		ticketed []Own
+		want     int
+	}{
+		{first, []Own{middle, last, middle}, 1},
+		{middle, []Own{first, last}, 1},
+		{middle, []Own{first, middle}, -1},
+		{last, []Own{first, middle}, -1},
+		{first, nil, -1},
+	} {
+		if got := c.own.Displaces(c.ticketed, now); got != c.want {
+			t.Errorf("%+v among %+v: %d, want %d", c.own, c.ticketed, got, c.want)
+		}
+	}
+}
+
 func TestForecast(t *testing.T) {
 	const h = int64(time.Hour)
 	got := Forecast([]int64{2 * h, h}, []Asked{{1, time.Hour}, {2, time.Hour}, {1, 0}, {1, time.Hour}, {2, time.Hour}, {3, time.Hour}})
