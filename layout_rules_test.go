@@ -46,6 +46,7 @@ func layerTable() []layer {
 		{core + "queue", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
 		{core + "trend", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "status"}},
 		{core + "runs", []string{core + "gpu", core + "queue"}},
+		{core + "sim", []string{core + "gpu", core + "job", core + "pick", core + "queue", core + "runs"}},
 		{core + "cluster", []string{core + "gpu", core + "job", core + "policy", core + "check"}},
 		{core + "sweep", []string{core + "gpu", core + "suggest", core + "shellquote", core + "runs"}},
 		{core + "container", []string{core + "gpu"}},

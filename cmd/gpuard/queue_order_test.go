@@ -43,6 +43,35 @@ func TestQueueOrder(t *testing.T) {
 	same(t, "order", string(text), "favourite\nshort\nlong\n")
 }
 
+// TestQueueBehindMany: a short job of a user starts before long ones that came first, however many of them wait. Those with
+// a ticket give it back.
+func TestQueueBehindMany(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 1)
+	order, stop := filepath.Join(l.marks, "order"), filepath.Join(l.marks, "stop")
+	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.02; done")).code, 0)
+	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running })
+	same(t, "submit", run(t, l.submitting("--array", "1-20", "--time", "30h", "--", "sh", "-c", "echo long >>"+order)).code, 0)
+	tickets := func(of string) (n int) {
+		files, _ := filepath.Glob(filepath.Join(l.state, "tickets/*/*.ticket"))
+		for _, name := range files {
+			if text, _ := os.ReadFile(name); strings.Contains(string(text), `"time_ns":`+of+",") {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "all tickets are in use", func() bool { return tickets("108000000000000") == 16 })
+	for range 3 {
+		same(t, "submit", run(t, l.submitting("--time", "1m", "--", "sh", "-c", "echo short >>"+order)).code, 0)
+	}
+	eventually(t, "the short ones have tickets", func() bool { return tickets("60000000000") == 3 && tickets("108000000000000") == 13 })
+	writeFile(t, stop, "", 0)
+	l.drained()
+	text, _ := os.ReadFile(order)
+	same(t, "order", string(text), strings.Repeat("short\n", 3)+strings.Repeat("long\n", 20))
+}
+
 // TestQueueArray: one job for each number, so many at a time, each with its number, its log and its limits; and who is
 // told of the end.
 func TestQueueArray(t *testing.T) {

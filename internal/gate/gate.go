@@ -78,6 +78,7 @@ func probes() []probe {
 		{"dpkg", program("dpkg", "dpkg-deb"), installed},
 		{"rpm", program("rpm"), installed},
 		{"gpu", file("/dev/nvidiactl"), rare},
+		{"traces", func() error { return file(filepath.Join(traces(), "philly_11cb48.csv.gz"))() }, rare},
 	}
 }
 
@@ -114,6 +115,27 @@ func (p probe) judge(wanted string) (fails, skipped string) {
 		return fmt.Sprintf("gate %s is required by GPUARD_GATES and missing: %v", p.name, err), ""
 	}
 	return "", fmt.Sprintf("gate %s: %v", p.name, err)
+}
+
+// Traces is the folder of the public traces, which t needs: GPUARD_TRACES, else shared/traces beside the repository.
+func Traces(t testing.TB) string {
+	t.Helper()
+	Need(t, "traces")
+	return traces()
+}
+
+func traces() string {
+	if dir := os.Getenv("GPUARD_TRACES"); dir != "" {
+		return dir
+	}
+	dir, err := os.Getwd()
+	for err == nil && dir != "/" {
+		if _, lost := os.Stat(filepath.Join(dir, "go.mod")); lost == nil {
+			return filepath.Join(dir, "../shared/traces")
+		}
+		dir = filepath.Dir(dir)
+	}
+	return ""
 }
 
 // Has reports whether the machine has what name means, for a part of t.

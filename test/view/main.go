@@ -9,6 +9,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/entry"
+	"gpuard/internal/ui/chart"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/top"
 	"gpuard/internal/ui/web"
@@ -19,5 +20,5 @@ func main() {
 	if factor, err := strconv.Atoi(os.Getenv("TIMES")); err == nil {
 		times.Observe, times.Minute, times.Late = time.Second/time.Duration(factor), time.Minute/time.Duration(factor), 2*time.Second
 	}
-	os.Exit(entry.Start(cmp.Or(os.Getenv("SITE"), "/"), times, cli.Views{Serve: web.Serve, Top: top.Run, Picture: web.Picture}))
+	os.Exit(entry.Start(cmp.Or(os.Getenv("SITE"), "/"), times, cli.Views{Serve: web.Serve, Top: top.Run, Picture: web.Picture, Chart: chart.Waits}))
 }

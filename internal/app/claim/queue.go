@@ -131,9 +131,13 @@ func (q *request) ticket(in pick.Context, now time.Time) job.Ticket {
 	if r := in.Limits.Count(); r != nil && in.Parent == nil && in.Moving == "" { // a move gives back as much as it takes
 		most = *r.GPUs
 	}
+	asked := int64(0)
+	if !q.spec.Asked.IsZero() {
+		asked = q.spec.Asked.UnixNano()
+	}
 	return job.Ticket{
 		UID: uint32(os.Geteuid()), Arrival: now.UnixNano(), Devices: pick.Servers(q.spec, q.machine, in), Known: known(q.machine), Count: pick.Need(q.spec),
-		Max: most, Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.Limit(), Time: q.spec.Time, Nice: q.spec.Nice, Parent: parent, Allocation: in.Allocation,
+		Max: most, Memory: q.spec.Memory, Share: q.spec.Share, Timeout: q.spec.Limit(), Time: q.spec.Time, Nice: q.spec.Nice, Asked: asked, Parent: parent, Allocation: in.Allocation,
 		PID: os.Getpid(), Namespace: q.host.Proc.Namespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"gpuard/internal/core/pick"
 	"gpuard/internal/core/queue"
 	"gpuard/internal/core/status"
 )
@@ -42,11 +43,11 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine s
 		}
 	}
 	of := func(e *Entry) queue.Own {
-		return queue.Own{Nice: e.Nice, Arrival: e.Submitted.UnixNano(), Estimate: time.Duration(e.Estimate * float64(time.Second))}
+		return queue.Own{Nice: e.Nice, Arrival: e.Submitted.UnixNano(), Estimate: time.Duration(e.Estimate * float64(time.Second)), Count: needs(e)}
 	}
 	slices.SortStableFunc(own, func(a, b *Entry) int { return of(a).Before(of(b), now.UnixNano()) })
 	for _, e := range own {
-		asked = append(asked, queue.Asked{Count: max(1, e.Spec.GPUs, len(e.Spec.Devices)), Estimate: of(e).Estimate})
+		asked = append(asked, queue.Asked{Count: needs(e), Estimate: of(e).Estimate})
 	}
 	for i, start := range queue.Forecast(free, asked) {
 		at := time.Unix(0, start)
@@ -59,6 +60,9 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine s
 		}
 	}
 }
+
+// needs is how many devices a job needs that needs one.
+func needs(e *Entry) int { return max(1, pick.Need(e.Spec)) }
 
 // freeAt is when a device may be free, in ns since 1970.
 func freeAt(d *status.Device, now time.Time) int64 {

@@ -120,7 +120,7 @@ func prepare(d *desks, w *runs.Work, run int) (start runs.Start, err error) {
 	if err != nil {
 		return start, err
 	}
-	j.Spec.Time, j.Spec.Nice = w.State.Estimate(run), w.State.Runs[run].Nice
+	j.Spec.Time, j.Spec.Nice, j.Spec.Asked = w.State.Estimate(run), w.State.Runs[run].Nice, w.State.Runs[run].Submitted
 	return runs.Start{Desk: func(ctx context.Context) (*claim.Desk, error) { return d.of(ctx, j) }, Path: j.Path, Argv: j.Command, Name: w.State.Runs[run].Name,
 		Folder: j.Folder, Env: env,
 		Limits: limits, Log: (&Queue{Dir: dir}).logPath(run, j), Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil

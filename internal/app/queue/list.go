@@ -64,6 +64,7 @@ type Entry struct {
 	Granted   float64         `json:"granted"`          // seconds of one device, over all starts
 	Used      float64         `json:"used"`             // of these, by the measured load
 	Idle      float64         `json:"idle"`             // likewise; what is neither used nor idle was not measured
+	Time      float64         `json:"time_seconds"`     // --time; 0 not said
 	Estimate  float64         `json:"estimate_seconds"` // how long it may take: by --time, else by the last runs of the same command, else by those of the queue; 0 unknown
 	Expected  *time.Time      `json:"expected"`         // when it may start, by estimates; null unknown, and when it does not wait for a device
 	Remedy    string          `json:"remedy"`           // what would start it sooner; "" unknown
@@ -173,7 +174,7 @@ func (q *Queue) entry(state *record.State, run int, where State) (Entry, error) 
 	r := &state.Runs[run]
 	last := r.Last()
 	e := Entry{Number: run + 1, Name: r.Name, State: where, Command: j.Command, Folder: j.Folder, Note: j.Note, Spec: j.Spec, Machine: j.Machine, Nice: r.Nice,
-		Submitted: r.Submitted, Starts: r.Starts, Awaits: []int{}, Devices: append([]record.Device{}, last.Devices...), Log: q.logPath(run, j), Estimate: state.Estimate(run).Seconds()}
+		Submitted: r.Submitted, Starts: r.Starts, Awaits: []int{}, Devices: append([]record.Device{}, last.Devices...), Log: q.logPath(run, j), Time: r.Time.Seconds(), Estimate: state.Estimate(run).Seconds()}
 	for _, other := range state.Awaits(run) {
 		e.Awaits = append(e.Awaits, other+1)
 	}

@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/queue"
 	"gpuard/internal/host/batch"
 )
 
@@ -68,13 +69,19 @@ func (r *runner) meanwhile(ctx context.Context, run int, what Start, seat *claim
 // wait starts a run as soon as it has what it waits for, and lets others try meanwhile. It returns when this one has its
 // place in the line, so that the next one does not get in front of it.
 func (r *runner) wait(ctx context.Context, run int, what Start, claim func(ctx context.Context, queued func()) (*claim.Seat, error)) error {
-	r.waits <- struct{}{} // there is room: only this goroutine takes one
+	select {
+	case r.waits <- struct{}{}: // there is room, or will be: another run is giving its ticket up
+	case <-ctx.Done():
+		return r.seated(ctx, run, what, nil, ctx.Err())
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	r.stoppable(run, cancel)
+	r.ticketed(run, true)
 	placed, done := make(chan struct{}), make(chan struct{})
 	r.attended.Go(func() {
 		defer cancel()
 		seat, err := claim(ctx, sync.OnceFunc(func() { close(placed) }))
+		r.ticketed(run, false)
 		close(done)
 		<-r.waits
 		r.wake()
@@ -87,6 +94,40 @@ func (r *runner) wait(ctx context.Context, run int, what Start, claim func(ctx c
 	case <-done:
 	}
 	return nil
+}
+
+// displace takes the ticket of the last run that waits, if this run goes before it. That run goes back into the line. The
+// lock is held.
+func (r *runner) displace(run int) bool {
+	var runs []int
+	var own []queue.Own
+	for other, o := range r.tickets {
+		runs, own = append(runs, other), append(own, o)
+	}
+	last := r.own(run).Displaces(own, time.Now().UnixNano())
+	if last < 0 || r.stops[runs[last]] == nil {
+		return false
+	}
+	delete(r.tickets, runs[last])
+	r.stops[runs[last]]()
+	return true
+}
+
+// own is what orders a run among those of its queue. The lock is held.
+func (r *runner) own(run int) queue.Own {
+	one := &r.state.Runs[run]
+	return queue.Own{Nice: one.Nice, Arrival: one.Submitted.UnixNano(), Estimate: r.state.Estimate(run), Count: one.GPUs}
+}
+
+// ticketed notes whether a run waits with a ticket.
+func (r *runner) ticketed(run int, yes bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if yes {
+		r.tickets[run] = r.own(run)
+	} else {
+		delete(r.tickets, run)
+	}
 }
 
 // stoppable notes how a run is ended that its owner cancels; nil: it is over.

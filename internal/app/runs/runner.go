@@ -106,6 +106,7 @@ type runner struct {
 	uses    map[int]*use        // what was measured of them, by PID
 	stops   map[int]func()      // how a run that waits or runs is ended, by run
 	why     string              // runs are tried again later, as said last
+	tickets map[int]queue.Own   // of a queue, what orders those that wait with a ticket, by run
 	failure error               // that ends the sweep
 }
 
@@ -124,7 +125,7 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 	host.Say = func(text string) { sendMessage(messageFD, message{Say: text}) }
 	host.Loud = func(text string) { sendMessage(messageFD, message{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
-	r := &runner{host: host, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, stops: map[int]func(){}, uses: map[int]*use{}, limits: sync.OnceValue(limits.OfChildren)}
+	r := &runner{host: host, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, uses: map[int]*use{}, limits: sync.OnceValue(limits.OfChildren)}
 	usual := debug.SetMemoryLimit(64 << 20) // reading a long journal leaves much garbage behind
 	r.work, err = open(ctx, host, args[0])
 	if debug.SetMemoryLimit(usual); err == nil {
@@ -167,20 +168,25 @@ func most(atOnce int) int {
 // the order of core/queue, those of a sweep as they come.
 func (r *runner) refill() {
 	if r.work.Each && r.state.News() { // other runs of that command have another estimate now
-		r.due.Reclass(0, r.state.Class)
-		r.light.Reclass(0, r.state.Class)
+		r.due.Reclass(core.Guessed, r.state.Class)
+		r.light.Reclass(core.Guessed, r.state.Class)
 	}
 	for _, run := range r.state.Fresh() {
-		r.added++
-		arrival, line := r.added, &r.due
-		if r.work.Each {
-			arrival = r.state.Runs[run].Submitted.UnixNano()
-		}
-		if r.state.Runs[run].CPU {
-			line = &r.light
-		}
-		line.Add(r.state.Class(run), arrival, run)
+		r.line(run)
 	}
+}
+
+// line adds a run to those to be started. The lock is held.
+func (r *runner) line(run int) {
+	r.added++
+	arrival, line := r.added, &r.due
+	if r.work.Each {
+		arrival = r.state.Runs[run].Submitted.UnixNano()
+	}
+	if r.state.Runs[run].CPU {
+		line = &r.light
+	}
+	line.Add(r.state.Class(run), arrival, run)
 }
 
 // run starts the runs until all are done, or the sweep is ended.
@@ -309,8 +315,8 @@ func (r *runner) next(ctx context.Context) (run int, more bool) {
 		if len(r.cpus) < cap(r.cpus) { // one that needs no device does not wait for those that do
 			run, more = r.take(&r.light)
 		}
-		if !more && len(r.waits) < cap(r.waits) {
-			run, more = r.take(&r.due)
+		if !more {
+			run, more = r.takeWaiting()
 		}
 		r.mu.Unlock()
 		if more || busy == 0 {
@@ -334,6 +340,19 @@ func (r *runner) take(line *queue.Line) (run int, found bool) {
 		r.taken[run] = true
 	}
 	return run, found
+}
+
+// takeWaiting takes the next run that needs a device. Where as many wait as may, it has to go before one of them. The lock
+// is held.
+func (r *runner) takeWaiting() (run int, found bool) {
+	run, found = r.take(&r.due)
+	if !found || len(r.waits) < cap(r.waits) || r.displace(run) {
+		return run, found
+	}
+	delete(r.taken, run)
+	r.state.Untake(run)
+	r.line(run)
+	return 0, false
 }
 
 // stillborn writes down that a run cannot be started.

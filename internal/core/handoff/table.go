@@ -175,6 +175,7 @@ func deviceRows() []row {
 		{"Spec.Any", "--any", func(w *Work) bool { return w.Spec.Any }, exact("no mask or lease of this shell is handed on").everywhere()},
 		{"Private", "--private-state", func(w *Work) bool { return w.Private }, exact("the engine keeps the devices, and there is no lease of gpuard").everywhere()},
 		{"Spec.KeepWhile", "--keep-while", func(w *Work) bool { return w.Spec.KeepWhile != "" }, refused("no other engine keeps devices for a next start", "leave it out").everywhere()},
+		{"Spec.Asked", "when it was handed in", func(w *Work) bool { return !w.Spec.Asked.IsZero() }, approximate("the engine counts from when it gets the job").everywhere()},
 		{"Spec.Moving", "a lease that is given back", func(w *Work) bool { return w.Spec.Moving != "" }, named.everywhere()},
 	}
 }

@@ -31,6 +31,7 @@ type Spec struct {
 	Threads    int             // --mps-threads: percent of a device's processors; 0 leaves all
 	Time       time.Duration   // --time: estimate, plans only; 0 unknown
 	Nice       int             // --nice: of the requests of one user, a lower one goes first
+	Asked      time.Time       `json:"-"` // when it was submitted to a queue; zero: it comes now. No flag
 	Timeout    time.Duration   // --timeout: enforced; 0 none
 	Grace      time.Duration   // --grace: how long it may take to end after that
 	Place      Place           // --place

@@ -23,6 +23,7 @@ type Ticket struct {
 	Timeout    time.Duration `json:"timeout_ns,omitempty"` // Spec.Limit
 	Time       time.Duration `json:"time_ns,omitempty"`    // Spec.Time: orders only the tickets of its owner
 	Nice       int           `json:"nice,omitempty"`       // Spec.Nice, likewise
+	Asked      int64         `json:"asked_ns,omitempty"`   // Spec.Asked (ns since 1970), likewise; 0: Arrival
 	Parent     string        `json:"parent,omitempty"`     // lease inside which it waits
 	Allocation string        `json:"allocation,omitempty"` // allocation of another scheduler inside which it waits
 	PID        int           `json:"pid"`                  // the waiting process

@@ -8,12 +8,16 @@ import (
 
 // Line is the requests of one user that have no ticket yet, however many. Requests with the same estimate are of one
 // Class, which is in the order of arrival, so that Take looks only at the first of each class. The zero value is empty.
-type Line struct{ classes map[Class][]place }
+type Line struct {
+	Patience time.Duration // as in Own
+	classes  map[Class][]place
+}
 
 // Class is what the estimate of a request depends on.
 type Class struct {
-	Nice int
-	Kind uint64 // of the same estimate
+	Nice  int
+	Count int    // devices
+	Kind  uint64 // of the same estimate
 }
 
 type place struct {
@@ -31,9 +35,14 @@ func (l *Line) Add(c Class, arrival int64, id int) {
 	l.classes[c] = slices.Insert(l.classes[c], at, p)
 }
 
-// Take takes the request that is next out of the line; false where there is none. One without an estimate counts as
-// usual, like the others of the line.
-func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int, ok bool) {
+// First is the request that is next; false where there is none.
+func (l *Line) First(now int64, estimate func(kind uint64) time.Duration) (Own, bool) {
+	_, o, _, ok := l.first(now, estimate)
+	return o, ok
+}
+
+// first is the next one. One without an estimate counts as usual, like the others of the line.
+func (l *Line) first(now int64, estimate func(kind uint64) time.Duration) (best Class, first Own, id int, ok bool) {
 	var known []time.Duration
 	for c := range l.classes {
 		if e := estimate(c.Kind); e > 0 {
@@ -41,14 +50,30 @@ func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int
 		}
 	}
 	usual := Median(known)
-	var best Class
-	var first Own
 	for c, list := range l.classes {
-		o := Own{c.Nice, list[0].arrival, cmp.Or(estimate(c.Kind), usual)}
+		o := Own{c.Nice, list[0].arrival, cmp.Or(estimate(c.Kind), usual), c.Count, l.Patience}
 		if order := cmp.Or(o.Before(first, now), cmp.Compare(list[0].id, id)); !ok || order < 0 {
 			best, first, id, ok = c, o, list[0].id, true
 		}
 	}
+	return best, first, id, ok
+}
+
+// Displaces is which of the requests of its user that have a ticket has to give it to this one: the last of those that
+// go behind it; -1 where none does. So it does not matter which requests came while there was a ticket left.
+func (a Own) Displaces(ticketed []Own, now int64) int {
+	last := -1
+	for i, o := range ticketed {
+		if a.Before(o, now) < 0 && (last < 0 || ticketed[last].Before(o, now) < 0) {
+			last = i
+		}
+	}
+	return last
+}
+
+// Take takes the request that is next out of the line; false where there is none.
+func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int, ok bool) {
+	best, _, id, ok := l.first(now, estimate)
 	if ok {
 		if l.classes[best] = l.classes[best][1:]; len(l.classes[best]) == 0 {
 			delete(l.classes, best)
@@ -57,15 +82,15 @@ func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int
 	return id, ok
 }
 
-// Reclass moves the requests of that Kind whose class has become another one.
-func (l *Line) Reclass(kind uint64, of func(id int) Class) {
+// Reclass moves the requests of those kinds whose class has become another one.
+func (l *Line) Reclass(which func(kind uint64) bool, of func(id int) Class) {
 	type moved struct {
 		to Class
 		place
 	}
 	var list []moved
 	for c, places := range l.classes {
-		if c.Kind != kind {
+		if !which(c.Kind) {
 			continue
 		}
 		places = slices.DeleteFunc(places, func(p place) bool {

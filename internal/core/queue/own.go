@@ -14,37 +14,55 @@ type Own struct {
 	Nice     int           // lower goes first
 	Arrival  int64         // ns since 1970
 	Estimate time.Duration // how long it may take; 0 unknown
+	Count    int           // devices that it needs; 0 as 1
+	Patience time.Duration // age from which arrival alone counts; 0: OwnPatience
 }
 
+// OwnPatience is the age from which a request is ahead of the younger ones of its user, whatever they take. It is long
+// because it is dear: where more is asked for than the devices can do, it turns the line into one by arrival.
+const OwnPatience = 30 * 24 * time.Hour
+
 // Before compares two requests of one user, negative where a goes first: by Nice; then those that have waited longer
-// than Patience, by arrival; then by the response ratio, the time from arrival to the expected end over the estimate,
-// so that short ones go first and long ones not last for ever; then by arrival. Without estimates it is the arrival.
+// than OwnPatience, by arrival; then by the response ratio, the time from arrival to the expected end over the device
+// time that the request is expected to use, so that small ones go first and large ones not last for ever; then by
+// arrival. Without estimates it is the arrival. docs/explanation/scheduling.md has the figures for this choice.
 func (a Own) Before(b Own, now int64) int {
 	if c := cmp.Compare(a.Nice, b.Nice); c != 0 {
 		return c
 	}
-	old, other := now-a.Arrival > int64(Patience), now-b.Arrival > int64(Patience)
+	old, other := a.old(now), b.old(now)
 	if old || other {
 		return cmp.Or(cmp.Compare(ordinal(other), ordinal(old)), cmp.Compare(a.Arrival, b.Arrival))
 	}
 	return cmp.Or(cmp.Compare(b.ratio(now), a.ratio(now)), cmp.Compare(a.Arrival, b.Arrival))
 }
 
-// ratio is the response ratio less one. A request that has not waited has none, so that of two that come together the
-// order would be open: a second is added.
+func (a Own) old(now int64) bool {
+	return now-a.Arrival > int64(cmp.Or(a.Patience, OwnPatience))
+}
+
+// ratio is the response ratio of the request's device time. A request that has not waited has none, so that of two that
+// come together the order would be open: a second is added.
 func (a Own) ratio(now int64) float64 {
 	if a.Estimate <= 0 {
 		return 0
 	}
-	return float64(max(0, now-a.Arrival)+int64(time.Second)) / float64(a.Estimate)
+	return float64(max(0, now-a.Arrival)+int64(time.Second)) / float64(a.Estimate) / float64(max(1, a.Count))
+}
+
+// alone is true where nobody else waits. Then an order among the tickets, and what their owner says of them, cost no
+// other user anything.
+func (q *Input) alone() bool {
+	return !slices.ContainsFunc(q.Tickets, func(t job.Ticket) bool { return t.UID != q.Tickets[0].UID })
 }
 
 // among puts the tickets of each user, on the places that they have together, into the order of that user. Those that
-// were passed over, and those that are older than Patience, keep their places.
+// were passed over keep their places. So do those that are older than Patience, unless their owner is alone: a place
+// ahead of other users must be left one day.
 func (q *Input) among(order []job.Ticket) {
-	places := map[uint32][]int{}
+	places, alone := map[uint32][]int{}, q.alone()
 	for i, t := range order {
-		if !q.Passed[t.Key()] && !q.impatient(t) {
+		if !q.Passed[t.Key()] && (alone || !q.impatient(t)) {
 			places[t.UID] = append(places[t.UID], i)
 		}
 	}
@@ -57,7 +75,9 @@ func (q *Input) among(order []job.Ticket) {
 			}
 		}
 		usual := Median(known)
-		of := func(t job.Ticket) Own { return Own{t.Nice, t.Arrival, cmp.Or(t.Time, usual)} }
+		of := func(t job.Ticket) Own {
+			return Own{t.Nice, cmp.Or(t.Asked, t.Arrival), cmp.Or(t.Time, usual), t.Count, q.OwnPatience}
+		}
 		slices.SortStableFunc(own, func(a, b job.Ticket) int { return of(a).Before(of(b), q.Now) })
 		for k, i := range at {
 			order[i] = own[k]

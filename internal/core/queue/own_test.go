@@ -17,11 +17,12 @@ func TestOwn(t *testing.T) {
 	const minute = int64(time.Minute)
 	now := 1000 * minute
 	long, short := Own{Arrival: now - 60*minute, Estimate: 10 * time.Hour}, Own{Arrival: now - 10*minute, Estimate: time.Minute}
-	old := Own{Arrival: now - 13*60*minute, Estimate: 100 * time.Hour}
+	old := Own{Arrival: now - 31*24*60*minute, Estimate: 100 * 24 * time.Hour}
 	nice := Own{Nice: 1, Arrival: now - 20*60*minute}
-	for _, pair := range [][2]Own{{short, long}, {old, short}, {old, long}, {short, nice}, {{Nice: -1, Arrival: now}, old},
+	for _, pair := range [][2]Own{{short, long}, {old, short}, {old, long}, {short, nice}, {{Arrival: now - minute, Estimate: time.Hour}, {Arrival: now - 2*minute, Estimate: time.Hour, Count: 4}}, // less device time
+		{{Nice: -1, Arrival: now}, old},
 		{{Arrival: 1, Estimate: time.Hour}, {Arrival: 2, Estimate: time.Hour}}, {{Arrival: 1}, {Arrival: 2}},
-		{{Arrival: now - 20*60*minute, Estimate: time.Hour}, old},                                                 // both beyond Patience: by arrival, whatever they take
+		{{Arrival: now - 32*24*60*minute, Estimate: 1000 * time.Hour}, old},                                       // both beyond OwnPatience: by arrival, whatever they take
 		{{Arrival: now - 100*minute, Estimate: time.Hour}, {Arrival: now - minute, Estimate: 50 * time.Minute}}} { // what has waited gets ahead of what is a little shorter
 		if pair[0].Before(pair[1], now) >= 0 || pair[1].Before(pair[0], now) <= 0 {
 			t.Errorf("%+v is not before %+v", pair[0], pair[1])
@@ -78,7 +79,7 @@ func TestLine(t *testing.T) {
 		var all []one
 		now := int64(40 * time.Hour)
 		for id := range 30 {
-			c := Class{Nice: random.IntN(2), Kind: random.Uint64N(4)}
+			c := Class{Nice: random.IntN(2), Count: 1 << random.IntN(3), Kind: random.Uint64N(4)}
 			arrival := random.Int64N(now)
 			l.Add(c, arrival, id)
 			all = append(all, one{c, arrival, id})
@@ -90,7 +91,7 @@ func TestLine(t *testing.T) {
 						all[i].Kind = 2
 					}
 				}
-				l.Reclass(0, func(id int) Class { return all[slices.IndexFunc(all, func(o one) bool { return o.id == id })].Class })
+				l.Reclass(func(kind uint64) bool { return kind == 0 }, func(id int) Class { return all[slices.IndexFunc(all, func(o one) bool { return o.id == id })].Class })
 			}
 			classes := map[Class]bool{}
 			var known []time.Duration
@@ -101,7 +102,9 @@ func TestLine(t *testing.T) {
 				classes[o.Class] = true
 			}
 			usual := Median(known)
-			own := func(o one) Own { return Own{o.Nice, o.arrival, cmp.Or(of(o.Kind), usual)} }
+			own := func(o one) Own {
+				return Own{Nice: o.Nice, Arrival: o.arrival, Estimate: cmp.Or(of(o.Kind), usual), Count: o.Count}
+			}
 			want := slices.MinFunc(all, func(a, b one) int { return own(a).Before(own(b), now) })
 			if id, ok := l.Take(now, of); !ok || id != want.id {
 				t.Fatalf("%d, want %d", id, want.id)
@@ -110,6 +113,27 @@ func TestLine(t *testing.T) {
 		}
 		if _, ok := l.Take(now, of); ok {
 			t.Fatal("something is left")
+		}
+	}
+}
+
+// TestDisplaces: the last of those behind gives way, and equals do not.
+func TestDisplaces(t *testing.T) {
+	now := int64(time.Hour)
+	first, middle, last := Own{Arrival: 1, Estimate: time.Minute}, Own{Arrival: 1, Estimate: time.Hour}, Own{Arrival: 1, Estimate: time.Hour, Count: 8}
+	for _, c := range []struct {
+		own      Own
+		ticketed []Own
+		want     int
+	}{
+		{first, []Own{middle, last, middle}, 1},
+		{middle, []Own{first, last}, 1},
+		{middle, []Own{first, middle}, -1},
+		{last, []Own{first, middle}, -1},
+		{first, nil, -1},
+	} {
+		if got := c.own.Displaces(c.ticketed, now); got != c.want {
+			t.Errorf("%+v among %+v: %d, want %d", c.own, c.ticketed, got, c.want)
 		}
 	}
 }

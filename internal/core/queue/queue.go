@@ -13,6 +13,8 @@
 // longer than Patience, by arrival; then those whose user holds the fewest devices now; then by arrival. Of each user
 // only the Compete earliest tickets count, so that more requests give a user no advantage.
 //
+// The places that the tickets of a user have together go to them in the order of that user (Own).
+//
 // # Which tickets may start
 //
 // The first ticket in that order may start as soon as enough of its devices have room for it. A later ticket may start
@@ -49,8 +51,15 @@
 // leases of that owner end. A further share of a device that the owner has does not count.
 //
 // The end that a ticket names (Ticket.Timeout) must be the one that its lease will name (Lease.Until), grace included.
-// Estimates of users do not count. A ticket reserves nothing while processes without a lease or sick devices leave it
+// Estimates of users do not count between users. A ticket reserves nothing while processes without a lease or sick devices leave it
 // too few devices, so that it could not start even if all leases ended.
+//
+// # One user
+//
+// While all tickets are of one user, what follows costs nobody else anything, and takes the place of the reservations
+// above: tickets are in the order of that user at any age, and the first that does not start keeps the devices that are
+// expected to be free first, by the estimates of the user (Lease.Time), else by enforced ends, else by the guess above. A
+// later ticket may use them if its estimate or its enforced end says that it ends before.
 //
 // # The bound
 //
@@ -91,6 +100,8 @@ type Input struct {
 	Rooms   map[gpu.UUID]pick.Room // what each device or slice could give now, as seen in the scope
 	Ending  map[gpu.UUID]bool      // devices about to become free: a lease has just ended, or a process is ending
 	Passed  map[string]bool        // by Ticket.Key: tickets that did not start when they could; they come last
+
+	OwnPatience time.Duration // instead of the constant; 0: the constant
 
 	Reserved map[string]Reservation // by Ticket.Key, as Turn remembers them
 	Rest     map[gpu.UUID]int64     // CLOCK_BOOTTIME, ns: no reservation begins on the device before

@@ -24,13 +24,41 @@ const tenth = 10
 // reserve records the reservation of a ticket that does not start now, or begins one.
 func (w *walk) reserve(t candidate) {
 	w.reached[t.Key()] = true
+	if w.alone {
+		w.plan(t)
+		return
+	}
 	r, ok := w.current(t)
 	if !ok {
 		if r, ok = w.newReservation(t); !ok || !w.contend(t) || w.paused(t) || !w.contested(t, r.Devices) {
 			return
 		}
 	}
-	w.keeps = append(w.keeps, keep{t, r})
+	w.keeps = append(w.keeps, keep{ticket: t, Reservation: r})
+}
+
+// plan keeps devices for the first ticket that waits, where all tickets are of one user: those that are expected to be
+// free first, and of these the ones that are free last, because that idles least (EASY backfilling: Lifka, The ANL/IBM
+// SP scheduling system, JSSPP 1995). It costs no other user anything, so it has no price, and nobody has to remember it.
+func (w *walk) plan(t candidate) {
+	if len(w.keeps) > 0 || w.q.Passed[t.Key()] {
+		return
+	}
+	free := w.vacancies(t, func(e end) int64 { return e.planned })
+	if len(free) < t.Count || free[t.Count-1].at == never {
+		return
+	}
+	until := free[t.Count-1].at
+	w.keeps = append(w.keeps, keep{t, Reservation{Devices: latest(free, t.Count, until), Until: until, Certain: true}, true})
+}
+
+// latest are those of the devices that are free in time, as many as are needed, the last ones.
+func latest(free []vacancy, count int, until int64) []gpu.UUID {
+	inTime := 0
+	for inTime < len(free) && free[inTime].at <= until {
+		inTime++
+	}
+	return ids(free[inTime-count : inTime])
 }
 
 // current is the ticket's existing reservation; false where it has none or its set cannot become complete any more.
@@ -103,11 +131,7 @@ func (w *walk) newReservation(t candidate) (Reservation, bool) {
 		return r, false
 	}
 	if r.Until = free[t.Count-1].at; r.Until-now <= longest {
-		inTime := 0
-		for inTime < len(free) && free[inTime].at <= r.Until {
-			inTime++
-		}
-		r.Devices = ids(free[inTime-t.Count : inTime])
+		r.Devices = latest(free, t.Count, r.Until)
 		return r, true
 	}
 	free = w.vacancies(t, func(e end) int64 { return e.guessed })

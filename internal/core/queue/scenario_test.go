@@ -18,7 +18,7 @@ import (
 // TestScenarios reads testdata/*.txt; testdata/README.txt describes the format.
 func TestScenarios(t *testing.T) {
 	cases := 0
-	for _, name := range []string{"order.txt", "policy.txt", "start.txt"} {
+	for _, name := range []string{"order.txt", "own.txt", "policy.txt", "start.txt"} {
 		data, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			t.Fatal(err)
@@ -156,6 +156,8 @@ func (s *scenario) lease(f []string) {
 			l.SinceBoot = s.q.Boot - int64(duration(value))
 		case "id":
 			l.ID = value
+		case "time":
+			l.Time = duration(value)
 		case "parent":
 			l.Parent = value
 		case "allocation":
@@ -185,6 +187,10 @@ func (s *scenario) ticket(f []string) {
 			t.Memory = size(value)
 		case "timeout":
 			t.Timeout = duration(value)
+		case "time":
+			t.Time = duration(value)
+		case "asked":
+			t.Asked = s.q.Now - int64(duration(value))
 		case "max":
 			t.Max = number(value)
 		case "passed":

@@ -65,7 +65,9 @@ func (t Turn) reserve(w *walk, next string) {
 		}
 	}
 	for _, k := range w.keeps {
-		t.Reserved[k.ticket.Key()] = k.Reservation
+		if !k.planned {
+			t.Reserved[k.ticket.Key()] = k.Reservation
+		}
 	}
 	for _, c := range w.order {
 		key := c.Key()

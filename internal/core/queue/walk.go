@@ -15,6 +15,7 @@ type walk struct {
 	reached   map[string]bool    // by Ticket.Key: the tickets that do not start
 	keeps     []keep
 	contender map[gpu.UUID]string // by device: Key of the only ticket that may have a reservation there
+	alone     bool                // all tickets are of one user, who may plan with estimates
 }
 
 // candidate is a ticket with those of its devices that exist and that its owner may have now, each once.
@@ -25,18 +26,19 @@ type candidate struct {
 
 // end is the end of a lease (CLOCK_BOOTTIME, ns; never: unknown), and the share that it then gives back.
 type end struct {
-	certain, guessed int64
-	share            gpu.Bytes
+	certain, guessed, planned int64
+	share                     gpu.Bytes
 }
 
 // keep is the reservation of a waiting ticket.
 type keep struct {
 	ticket candidate
 	Reservation
+	planned bool // with estimates, and not remembered
 }
 
 func (q *Input) walk() *walk {
-	w := &walk{q: q, held: map[gpu.UUID][]end{}, reached: map[string]bool{}, contender: map[gpu.UUID]string{}}
+	w := &walk{q: q, held: map[gpu.UUID][]end{}, reached: map[string]bool{}, contender: map[gpu.UUID]string{}, alone: q.alone()}
 	tickets, _ := q.compete()
 	for _, t := range tickets {
 		if c := (candidate{t, q.devices(t)}); t.Count >= 1 && len(c.devices) >= t.Count {
@@ -108,7 +110,8 @@ func (q *Input) ancestors(id string) []string {
 	return out
 }
 
-// endOf estimates the end of a lease. It is unknown for a lease that is past its end.
+// endOf estimates the end of a lease. It is unknown for a lease that is past its end. What a user says of a lease counts
+// for plans of that user; where nothing is said, or it has passed, the enforced end counts, and else the guess.
 func (q *Input) endOf(l job.Lease) end {
 	e := end{certain: never, guessed: never, share: l.Share}
 	if l.Until > q.Boot {
@@ -116,6 +119,14 @@ func (q *Input) endOf(l job.Lease) end {
 	}
 	if l.SinceBoot > 0 && l.SinceBoot <= q.Boot {
 		e.guessed = min(q.Boot+(q.Boot-l.SinceBoot), e.certain)
+	}
+	switch said := l.SinceBoot + int64(l.Time); {
+	case l.Time > 0 && l.UID == q.scope().UID && said > q.Boot:
+		e.planned = min(said, e.certain)
+	case e.certain < never:
+		e.planned = e.certain
+	default:
+		e.planned = e.guessed
 	}
 	return e
 }
@@ -177,9 +188,12 @@ func (w *walk) blocker(t job.Ticket, id gpu.UUID) *keep {
 	return nil
 }
 
-// harmless reports the two cases in which a later ticket may use a reserved device.
+// harmless reports the cases in which a later ticket may use a reserved device.
 func (w *walk) harmless(t job.Ticket, id gpu.UUID, k *keep) bool {
 	if k.Certain && t.Timeout > 0 && int64(t.Timeout) <= k.Until-w.q.Boot {
+		return true
+	}
+	if k.planned && t.Time > 0 && int64(t.Time) <= k.Until-w.q.Boot {
 		return true
 	}
 	room := w.q.Rooms[id].Share

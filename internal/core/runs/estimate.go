@@ -1,71 +1,95 @@
 package runs
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	"gpuard/internal/core/queue"
 )
 
-// past is how long runs that ended with 0 took.
-type past struct {
-	kinds  map[uint32][2]time.Duration // the last two of a kind; 0 where there was one
-	recent []time.Duration             // the last of all, up to many
-	median time.Duration
-	news   bool // a kind ended for the first time
+// Past is how long runs took that ended well: what the time of others is estimated from. The zero value is empty.
+type Past struct {
+	kinds   map[uint32][2]time.Duration // the last two of a kind; 0 where there was one
+	recent  map[int][]time.Duration     // the last for a number of devices, up to many
+	medians map[int]time.Duration       // of recent
+	news    bool                        // a kind ended for the first time
 }
 
 // many is how many runs the median is of.
 const many = 99
 
-func (p *past) add(kind uint32, took time.Duration) {
+// Add adds a run of a kind, 0 for one that is not known, on a number of devices.
+func (p *Past) Add(kind uint32, devices int, took time.Duration) {
 	if p.kinds == nil {
-		return
+		p.kinds, p.recent, p.medians = map[uint32][2]time.Duration{}, map[int][]time.Duration{}, map[int]time.Duration{}
 	}
 	took = max(took, time.Millisecond)
-	if p.recent = append(p.recent, took); len(p.recent) > many {
-		p.recent = slices.Delete(p.recent, 0, 1)
+	n := max(1, devices)
+	list := append(p.recent[n], took)
+	if len(list) > many {
+		list = slices.Delete(list, 0, 1)
 	}
-	p.median = queue.Median(p.recent)
-	last, known := p.kinds[kind]
-	p.kinds[kind], p.news = [2]time.Duration{took, last[0]}, p.news || !known
+	p.recent[n], p.medians[n] = list, queue.Median(list)
+	if kind != 0 {
+		last, known := p.kinds[kind]
+		p.kinds[kind], p.news = [2]time.Duration{took, last[0]}, p.news || !known
+	}
 }
 
-// Estimate is how long a run may take: what its owner said, else the mean of the last two runs of the same command,
-// else the median of the last runs of the queue; 0 where none of them is known.
-func (s *State) Estimate(run int) time.Duration {
-	return cmp.Or(s.Runs[run].Time, s.EstimateOf(s.Class(run).Kind))
+// Parts of the number of a class of equal estimates: that of the owner, of a kind, or by the number of devices.
+const (
+	said    = 1 << 32
+	unknown = 1 << 63
+)
+
+// Class is of the runs with the same estimate. time is what the owner said; 0 nothing. It changes when a kind ends for
+// the first time.
+func (p *Past) Class(kind uint32, devices int, time time.Duration) uint64 {
+	if time > 0 {
+		return said + uint64(time)
+	}
+	if _, known := p.kinds[kind]; known {
+		return uint64(kind)
+	}
+	return unknown + uint64(max(1, devices)) //nolint:gosec // positive
 }
+
+// Guessed reports whether a class is of commands that have not ended yet, so that it may become another one.
+func Guessed(class uint64) bool { return class >= unknown }
+
+// Of is the estimate of a class: what the owner said, else the mean of the last two runs of the same kind, else the
+// median of the last runs on as many devices, else the longest median; 0 where none of them is known.
+func (p *Past) Of(class uint64) time.Duration {
+	switch {
+	case class >= unknown:
+		if median, known := p.medians[int(class-unknown)]; known { //nolint:gosec // a number of devices
+			return median
+		}
+		longest := time.Duration(0)
+		for _, median := range p.medians {
+			longest = max(longest, median)
+		}
+		return longest
+	case class >= said:
+		return time.Duration(class - said)
+	}
+	last := p.kinds[uint32(class)] //nolint:gosec // it is a Kind
+	if last[1] == 0 {
+		return last[0]
+	}
+	return (last[0] + last[1]) / 2
+}
+
+// Estimate is how long a run may take, as Past.Of says.
+func (s *State) Estimate(run int) time.Duration { return s.past.Of(s.Class(run).Kind) }
 
 // EstimateOf is the estimate of a class.
-func (s *State) EstimateOf(kind uint64) time.Duration {
-	if kind >= said {
-		return time.Duration(kind - said)
-	}
-	if last := s.past.kinds[uint32(kind)]; last[0] > 0 { //nolint:gosec // it is a Kind
-		if last[1] == 0 {
-			return last[0]
-		}
-		return (last[0] + last[1]) / 2
-	}
-	return s.past.median
-}
-
-// said is added to an estimate of the owner, which makes a class of its own.
-const said = 1 << 32
+func (s *State) EstimateOf(kind uint64) time.Duration { return s.past.Of(kind) }
 
 // Class is what the run's estimate depends on. It changes when News is true.
 func (s *State) Class(run int) queue.Class {
 	r := &s.Runs[run]
-	c := queue.Class{Nice: r.Nice}
-	if _, known := s.past.kinds[r.Kind]; known {
-		c.Kind = uint64(r.Kind)
-	}
-	if r.Time > 0 {
-		c.Kind = said + uint64(r.Time) //nolint:gosec // positive
-	}
-	return c
+	return queue.Class{Nice: r.Nice, Count: r.GPUs, Kind: s.past.Class(r.Kind, r.GPUs, r.Time)}
 }
 
 // News reports whether since the last call a command has ended for the first time.

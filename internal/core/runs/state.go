@@ -78,6 +78,7 @@ type Job struct {
 	CPU   bool            `json:"cpu,omitempty"`     // it needs no device
 	Time  time.Duration   `json:"time_ns,omitempty"` // how long it takes by its owner's guess; 0 none
 	Kind  uint32          `json:"kind,omitempty"`    // the same for the same command
+	GPUs  int             `json:"gpus,omitempty"`    // devices that it needs
 	After []After         `json:"after,omitempty"`
 	Array *Array          `json:"array,omitempty"`
 	Retry Retry           `json:"retry"`
@@ -124,6 +125,7 @@ type Run struct {
 	Offset    int64 // of its Submit in the journal
 	Time      time.Duration
 	Kind      uint32
+	GPUs      int
 	Spent     Spent // over all starts
 	Away      *Away // another scheduler has it; nil: this machine does
 
@@ -175,7 +177,7 @@ type State struct {
 	Odd    int  // lines of a queue that are impossible, and were left out
 
 	array map[int]*group // those whose number at the same time is limited, by their first run
-	past  past
+	past  Past
 	queue bool          // runs are submitted, and one whose end is unknown is not repeated by itself
 	fresh []int         // runs that may be started since Fresh was called
 	heirs map[int][]int // runs that wait for a run
@@ -196,7 +198,7 @@ func NewState(runs int, retry Retry) *State {
 
 // NewQueue is the state of a queue without events.
 func NewQueue() *State {
-	return &State{queue: true, heirs: map[int][]int{}, past: past{kinds: map[uint32][2]time.Duration{}}}
+	return &State{queue: true, heirs: map[int][]int{}}
 }
 
 // Fresh lists the runs that may be started and could not when it was called before.
@@ -339,7 +341,7 @@ func (s *State) submit(e Event) error {
 		}
 		s.heirs[a.Run] = append(s.heirs[a.Run], e.Run)
 	}
-	s.Runs = append(s.Runs, Run{Submitted: e.At, Name: e.Job.Name, Nice: e.Job.Nice, Held: e.Job.Held, CPU: e.Job.CPU, Time: e.Job.Time, Kind: e.Job.Kind, after: e.Job.After, retry: e.Job.Retry})
+	s.Runs = append(s.Runs, Run{Submitted: e.At, Name: e.Job.Name, Nice: e.Job.Nice, Held: e.Job.Held, CPU: e.Job.CPU, Time: e.Job.Time, Kind: e.Job.Kind, GPUs: e.Job.GPUs, after: e.Job.After, retry: e.Job.Retry})
 	s.Count.All++
 	if e.Job.Away != nil {
 		s.Runs[e.Run].Phase, s.Runs[e.Run].Away = Elsewhere, e.Job.Away
@@ -396,7 +398,9 @@ func (s *State) end(run int, e Event) {
 	case e.Stopped && !good: // a run that ended with 0 at that moment is done
 		s.move(run, Waiting)
 	case good:
-		s.past.add(r.Kind, time.Duration(e.Seconds*float64(time.Second)))
+		if s.queue {
+			s.past.Add(r.Kind, r.GPUs, time.Duration(e.Seconds*float64(time.Second)))
+		}
 		s.move(run, OK)
 	default:
 		s.fail(run, e.Problem == "" && (r.retry.Any || e.Fault != ""))

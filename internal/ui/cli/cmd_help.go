@@ -32,7 +32,7 @@ const longHelp = 60
 // shortHelp is the text of --help where the whole text is long: the first paragraph, the flags that most callers need,
 // and the names of the others.
 func shortHelp(cmd *cobra.Command, width int) string {
-	if strings.Count(helpText(cmd, helpWidth), "\n") <= longHelp {
+	if !cmd.HasParent() || strings.Count(helpText(cmd, helpWidth), "\n") <= longHelp {
 		return helpText(cmd, width)
 	}
 	about, _, _ := strings.Cut(cmd.Long, "\n\n")

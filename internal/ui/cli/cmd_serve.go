@@ -18,6 +18,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
+	"gpuard/internal/core/sim"
 	"gpuard/internal/core/trend"
 )
 
@@ -79,6 +80,7 @@ type Views struct {
 	Serve   func(context.Context, observe.View, observe.Serving) error
 	Top     func(context.Context, observe.View) error
 	Picture func(use trend.UseTable, format string) ([]byte, error) // "svg" or "png"
+	Chart   func(results []sim.Result, png bool) ([]byte, error)    // of simulate
 }
 
 // view becomes gpuard-view, with the same arguments.

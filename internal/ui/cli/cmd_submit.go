@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/queue"
+	"gpuard/internal/core/pick"
 	record "gpuard/internal/core/runs"
 )
 
@@ -196,6 +197,6 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 	if j.Machine, err = p.machineOf(); err != nil {
 		return what, j, err
 	}
-	what.Name, what.Nice, what.Held, what.CPU, what.Kind = machine.JobName(spec), o.nice, o.hold, spec.CPU, queue.Kind(args)
+	what.Name, what.Nice, what.Held, what.CPU, what.Kind, what.GPUs = machine.JobName(spec), o.nice, o.hold, spec.CPU, queue.Kind(args), pick.Need(spec)
 	return what, j, nil
 }

@@ -1,0 +1,122 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Result is what became of the jobs. Means and the like are nil where there was no job.
+type Result struct {
+	Policy           string   `json:"policy"`                    // by which jobs started
+	GPUs             int      `json:"gpus"`                      // of the machine
+	Jobs             int      `json:"jobs"`                      // that were started
+	TooLarge         int      `json:"too_large"`                 // left out: the machine can never serve them
+	CompletionMean   *float64 `json:"completion_mean_seconds"`   // from arrival to end
+	CompletionMedian *float64 `json:"completion_median_seconds"` // half of the jobs take less
+	WaitMean         *float64 `json:"wait_mean_seconds"`         // from arrival to start
+	WaitP99          *float64 `json:"wait_p99_seconds"`          // of 100 jobs 99 wait no longer
+	WaitMax          *float64 `json:"wait_max_seconds"`          // the longest
+	WaitLarge        *float64 `json:"wait_large_mean_seconds"`   // of jobs for 8 and more GPUs; null: there is none
+	Slowdown         *float64 `json:"slowdown_mean"`             // completion over running time, which counts as a minute at least
+	Allocated        *float64 `json:"allocated_ratio"`           // part of the GPU time until the last end that was given to jobs, shares by size
+	Fragmented       *float64 `json:"fragmented_ratio"`          // part of it that was free while jobs waited
+	Span             float64  `json:"span_seconds"`              // from the first arrival to the last end
+	Users            []User   `json:"users"`                     // by number
+}
+
+// User is the part of a result that belongs to a user.
+type User struct {
+	User       uint32  `json:"-"`
+	Name       string  `json:"user"`                    // name; "" where the trace has none
+	Jobs       int     `json:"jobs"`                    // that were started
+	Wait       float64 `json:"wait_mean_seconds"`       // from arrival to start
+	Completion float64 `json:"completion_mean_seconds"` // from arrival to end
+	GPUSeconds float64 `json:"gpu_seconds"`             // granted, shares by size
+}
+
+// tally is what is counted during a replay: per job two times.
+type tally struct {
+	waits, completions []time.Duration
+	slowdown           float64
+	large, waitedLarge float64
+	tooLarge           int
+	given, stranded    float64 // GPU seconds
+	users              map[uint32]*User
+}
+
+// pass counts the use of the devices for a time in which nothing happens.
+func (r *replay) pass(d time.Duration) {
+	given, free := 0.0, 0.0
+	for k := range r.devices {
+		switch one := &r.devices[k]; {
+		case one.whole > 0:
+			given++
+		default:
+			part := float64(one.left) / float64(max(1, one.can))
+			given, free = given+1-part, free+part
+		}
+	}
+	r.given += given * d.Seconds()
+	if r.line.len() > 0 {
+		r.stranded += free * d.Seconds()
+	}
+}
+
+func (t *tally) start(now int64, j *Job) {
+	wait := time.Duration(now - j.Arrival)
+	done := wait + j.Lasts
+	t.waits, t.completions = append(t.waits, wait), append(t.completions, done)
+	t.slowdown += max(1, done.Seconds()/max(j.Lasts.Seconds(), 60))
+	if j.GPUs >= Large {
+		t.large++
+		t.waitedLarge += wait.Seconds()
+	}
+	if t.users == nil {
+		t.users = map[uint32]*User{}
+	}
+	u := t.users[j.User]
+	if u == nil {
+		u = &User{User: j.User}
+		t.users[j.User] = u
+	}
+	u.Jobs++
+	u.Wait += wait.Seconds()
+	u.Completion += done.Seconds()
+	part := 1.0
+	if j.Share > 0 {
+		part = float64(j.Share) / 1000
+	}
+	u.GPUSeconds += j.Lasts.Seconds() * float64(j.GPUs) * part
+}
+
+func (r *replay) result() Result {
+	out := Result{Policy: r.Policy.Name, GPUs: len(r.devices), Jobs: len(r.waits), TooLarge: r.tooLarge, Span: time.Duration(r.now - r.begin).Seconds(), Users: []User{}}
+	for _, u := range r.users {
+		u.Wait, u.Completion = u.Wait/float64(u.Jobs), u.Completion/float64(u.Jobs)
+		out.Users = append(out.Users, *u)
+	}
+	slices.SortFunc(out.Users, func(a, b User) int { return cmp.Compare(a.User, b.User) })
+	if n := float64(len(r.waits)); n > 0 {
+		out.CompletionMean, out.WaitMean, out.Slowdown = new(mean(r.completions)), new(mean(r.waits)), new(r.slowdown/n)
+		slices.Sort(r.waits)
+		slices.Sort(r.completions)
+		out.CompletionMedian = new(r.completions[len(r.completions)/2].Seconds())
+		out.WaitP99, out.WaitMax = new(r.waits[len(r.waits)*99/100].Seconds()), new(r.waits[len(r.waits)-1].Seconds())
+	}
+	if r.large > 0 {
+		out.WaitLarge = new(r.waitedLarge / r.large)
+	}
+	if whole := out.Span * float64(len(r.devices)); whole > 0 {
+		out.Allocated, out.Fragmented = new(r.given/whole), new(r.stranded/whole)
+	}
+	return out
+}
+
+func mean(list []time.Duration) float64 {
+	sum := 0.0
+	for _, d := range list {
+		sum += d.Seconds()
+	}
+	return sum / float64(len(list))
+}

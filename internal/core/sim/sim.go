@@ -1,0 +1,274 @@
+// Package sim replays a trace of jobs on an invented machine: what would each have waited, and how much of the machine
+// would have been in use? A Policy says in which order jobs start. That of gpuard itself is not repeated here: it is asked of
+// package queue, and package pick chooses the devices of every policy.
+//
+//	result, err := sim.Replay(jobs, sim.Setup{Machine: machine, Policy: sim.Policies()[0]}, nil)
+//
+// The same jobs and setup always give the same result. It must not read a file, a clock or the real machine.
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+)
+
+// Job is a job of a trace. Jobs are in the order of their arrival.
+type Job struct {
+	Arrival  int64         // ns since 1970
+	Lasts    time.Duration // from its start to its end
+	Estimate time.Duration // what was known of that when it came; 0 nothing
+	GPUs     int16         // at least 1
+	Share    int16         // thousandths of the memory of one GPU; 0: whole GPUs
+	User     uint32        // number of its user
+}
+
+// Setup is what the jobs are replayed on.
+type Setup struct {
+	Machine gpu.Machine // idle and healthy
+	Policy  Policy
+	Place   job.Place
+}
+
+// Large is the number of GPUs from which a job counts as a large one.
+const Large = 8
+
+// Replay runs all jobs. Those that the machine can never serve are left out and counted. step, where there is one, is
+// told now and then how many jobs have started; it returns false to end the replay.
+func Replay(jobs []Job, s Setup, step func(started int) bool) (Result, error) {
+	r := newReplay(jobs, s)
+	for at, more := r.next(); more; at, more = r.next() {
+		if err := r.event(at); err != nil {
+			return Result{}, err
+		}
+		if r.events++; step != nil && r.events%64 == 0 && !step(r.starts) {
+			return Result{}, ErrStopped
+		}
+	}
+	if n := r.line.len(); n > 0 {
+		return Result{}, fmt.Errorf("cannot replay: %d jobs are never started by the policy %s", n, s.Policy.Name)
+	}
+	return r.result(), nil
+}
+
+// ErrStopped is the error of a replay that step has ended.
+var ErrStopped = errors.New("the replay was ended")
+
+// replay is a machine at one moment of its life.
+type replay struct {
+	Setup
+	jobs    []Job
+	line    line
+	begin   int64 // arrival of the first job
+	now     int64
+	come    int // jobs that have come
+	starts  int
+	events  int
+	devices []device
+	places  map[gpu.UUID]int // of a device in devices
+	running []run            // a heap, the first end first
+	held    []job.Lease
+	share   gpu.Bytes // of which Job.Share has thousandths
+	in      pick.Context
+	tally
+}
+
+// device is what a device could give now.
+type device struct {
+	id     gpu.UUID
+	can    gpu.Bytes // shares of an unused device
+	left   gpu.Bytes // shares that it could still give
+	leases int
+	whole  int // exclusive ones among them
+}
+
+// run is a job that runs.
+type run struct {
+	end     int64
+	job     int
+	started int64
+	lease   job.Lease
+}
+
+// line is what waits.
+type line interface {
+	add(job int)        // it has come
+	next() (turn, bool) // what may start now; it is started then
+	ended(run)          // a job has ended
+	wake() int64        // when to ask again although nothing happens
+	len() int           // how many wait
+}
+
+// turn is a job that may start, and what pick must know for it.
+type turn struct {
+	job  int
+	kept map[gpu.UUID]job.Ticket
+	time time.Duration // estimate, for plans
+}
+
+func newReplay(jobs []Job, s Setup) *replay {
+	r := &replay{Setup: s, jobs: jobs, places: map[gpu.UUID]int{}, in: pick.Context{Tolerate: pick.DefaultTolerance()}}
+	for i := range s.Machine.Devices {
+		d := &s.Machine.Devices[i]
+		one := device{id: d.UUID, can: *pick.Promisable(d)}
+		one.left = one.can
+		r.share = max(r.share, one.can)
+		r.places[d.UUID] = len(r.devices)
+		r.devices = append(r.devices, one)
+	}
+	if len(jobs) > 0 {
+		r.begin = jobs[0].Arrival
+		r.now = r.begin
+	}
+	if s.Policy.own {
+		r.line = newOwnLine(r)
+	} else {
+		r.line = newPlainLine(r)
+	}
+	return r
+}
+
+// next is the moment of the next event.
+func (r *replay) next() (at int64, more bool) {
+	at = r.line.wake()
+	if r.come < len(r.jobs) {
+		at, more = min(at, r.jobs[r.come].Arrival), true
+	}
+	if len(r.running) > 0 {
+		at, more = min(at, r.running[0].end), true
+	}
+	return at, more
+}
+
+// event is a moment at which jobs come, end, or may start.
+func (r *replay) event(at int64) error {
+	r.advance(at)
+	for r.come < len(r.jobs) && r.jobs[r.come].Arrival <= at {
+		r.arrive(r.come)
+		r.come++
+	}
+	return r.startAll()
+}
+
+// advance ends what has ended by then.
+func (r *replay) advance(at int64) {
+	r.pass(time.Duration(at - r.now))
+	r.now = at
+	for len(r.running) > 0 && r.running[0].end <= at {
+		one := pop(&r.running)
+		r.use(one.lease, -1)
+		i := slices.IndexFunc(r.held, func(l job.Lease) bool { return l.ID == one.lease.ID })
+		r.held[i] = r.held[len(r.held)-1]
+		r.held = r.held[:len(r.held)-1]
+		r.line.ended(one)
+	}
+}
+
+func (r *replay) arrive(i int) {
+	j := &r.jobs[i]
+	able := 0
+	for k := range r.devices {
+		if d := &r.devices[k]; d.can >= r.quota(j) {
+			able++
+		}
+	}
+	if able < int(j.GPUs) {
+		r.tooLarge++
+		return
+	}
+	r.line.add(i)
+}
+
+// startAll starts all that may start now.
+func (r *replay) startAll() error {
+	for {
+		t, ok := r.line.next()
+		if !ok {
+			return nil
+		}
+		j := &r.jobs[t.job]
+		r.in.Kept, r.in.Waiting = t.kept, r.line.len() > 0
+		plan, refusal := pick.Place(job.Spec{GPUs: int(j.GPUs), Share: r.quota(j), Place: r.Place}, r.Machine, r.held, r.in)
+		if refusal != nil {
+			return fmt.Errorf("cannot replay: job %d was to start: %w", t.job+1, refusal)
+		}
+		l := job.Lease{ID: strconv.Itoa(t.job), UID: uid(j), Devices: plan.UUIDs(), Share: plan.Share, SinceBoot: r.boot(), Time: t.time}
+		r.use(l, 1)
+		r.held = append(r.held, l)
+		r.running = append(r.running, run{r.now + int64(max(j.Lasts, 0)), t.job, r.now, l})
+		up(r.running)
+		r.starts++
+		r.start(r.now, j)
+	}
+}
+
+// use gives devices to a lease, or takes them back.
+func (r *replay) use(l job.Lease, by int) {
+	for _, id := range l.Devices {
+		d := &r.devices[r.places[id]]
+		d.leases += by
+		if l.Share > 0 {
+			d.left -= gpu.Bytes(by) * l.Share
+		} else {
+			d.whole += by
+		}
+	}
+}
+
+// gives reports whether the device could be given to a job of this quota now.
+func (d *device) gives(quota gpu.Bytes) bool {
+	if quota > 0 {
+		return d.whole == 0 && d.left >= quota
+	}
+	return d.leases == 0
+}
+
+// quota is the share of a job in bytes.
+func (r *replay) quota(j *Job) gpu.Bytes { return r.share * gpu.Bytes(j.Share) / 1000 }
+
+// boot is the time since boot of the invented machine, which came up an hour before the first job.
+func (r *replay) boot() int64 { return r.now - r.begin + int64(time.Hour) }
+
+func uid(j *Job) uint32 { return 1000 + j.User }
+
+// up moves the last run to its place in the heap, the first end first; pop takes out the first.
+func up(h []run) {
+	for i := len(h) - 1; i > 0; {
+		above := (i - 1) / 2
+		if !h[i].before(h[above]) {
+			return
+		}
+		h[i], h[above] = h[above], h[i]
+		i = above
+	}
+}
+
+func pop(h *[]run) run {
+	list := *h
+	first := list[0]
+	list[0] = list[len(list)-1]
+	list = list[:len(list)-1]
+	for i := 0; ; {
+		least := i
+		for below := 2*i + 1; below <= 2*i+2 && below < len(list); below++ {
+			if list[below].before(list[least]) {
+				least = below
+			}
+		}
+		if least == i {
+			break
+		}
+		list[i], list[least] = list[least], list[i]
+		i = least
+	}
+	*h = list
+	return first
+}
+
+func (a run) before(b run) bool { return a.end < b.end || a.end == b.end && a.job < b.job }
