@@ -56,6 +56,11 @@ func (q *Input) alone() bool {
 	return !slices.ContainsFunc(q.Tickets, func(t job.Ticket) bool { return t.UID != q.Tickets[0].UID })
 }
 
+// allKnown reports whether each ticket names an estimate or an end.
+func (q *Input) allKnown() bool {
+	return !slices.ContainsFunc(q.Tickets, func(t job.Ticket) bool { return t.Time <= 0 && t.Timeout <= 0 })
+}
+
 // among puts the tickets of each user, on the places that they have together, into the order of that user. Those that
 // were passed over keep their places. So do those that are older than Patience, unless their owner is alone: a place
 // ahead of other users must be left one day.

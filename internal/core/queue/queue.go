@@ -56,10 +56,10 @@
 //
 // # One user
 //
-// While all tickets are of one user, what follows costs nobody else anything, and takes the place of the reservations
-// above: tickets are in the order of that user at any age, and the first that does not start keeps the devices that are
-// expected to be free first, by the estimates of the user (Lease.Time), else by enforced ends, else by the guess above. A
-// later ticket may use them if its estimate or its enforced end says that it ends before.
+// While all tickets are of one user, they are in the order of that user at any age. If each also names an estimate or an
+// enforced end, the first that does not start keeps the devices that are expected to be free first, by the estimates of
+// the user (Lease.Time), else by enforced ends, and a later ticket may use them if it is expected to end before. That
+// costs nobody else anything. Where too few of these ends are known, reservations are those above.
 //
 // # The bound
 //

@@ -24,8 +24,7 @@ const tenth = 10
 // reserve records the reservation of a ticket that does not start now, or begins one.
 func (w *walk) reserve(t candidate) {
 	w.reached[t.Key()] = true
-	if w.alone {
-		w.plan(t)
+	if w.alone && (len(w.keeps) > 0 && w.keeps[0].planned || len(w.reached) == 1 && w.plan(t)) {
 		return
 	}
 	r, ok := w.current(t)
@@ -40,16 +39,15 @@ func (w *walk) reserve(t candidate) {
 // plan keeps devices for the first ticket that waits, where all tickets are of one user: those that are expected to be
 // free first, and of these the ones that are free last, because that idles least (EASY backfilling: Lifka, The ANL/IBM
 // SP scheduling system, JSSPP 1995). It costs no other user anything, so it has no price, and nobody has to remember it.
-func (w *walk) plan(t candidate) {
-	if len(w.keeps) > 0 || w.q.Passed[t.Key()] {
-		return
-	}
+// It is false where it is not known when they are free: a guess must not keep devices for long.
+func (w *walk) plan(t candidate) bool {
 	free := w.vacancies(t, func(e end) int64 { return e.planned })
-	if len(free) < t.Count || free[t.Count-1].at == never {
-		return
+	if w.q.Passed[t.Key()] || len(free) < t.Count || free[t.Count-1].at == never {
+		return false
 	}
 	until := free[t.Count-1].at
 	w.keeps = append(w.keeps, keep{t, Reservation{Devices: latest(free, t.Count, until), Until: until, Certain: true}, true})
+	return true
 }
 
 // latest are those of the devices that are free in time, as many as are needed, the last ones.

@@ -15,7 +15,7 @@ type walk struct {
 	reached   map[string]bool    // by Ticket.Key: the tickets that do not start
 	keeps     []keep
 	contender map[gpu.UUID]string // by device: Key of the only ticket that may have a reservation there
-	alone     bool                // all tickets are of one user, who may plan with estimates
+	alone     bool                // all tickets are of one user, and it is known how long each takes: estimates count
 }
 
 // candidate is a ticket with those of its devices that exist and that its owner may have now, each once.
@@ -38,7 +38,7 @@ type keep struct {
 }
 
 func (q *Input) walk() *walk {
-	w := &walk{q: q, held: map[gpu.UUID][]end{}, reached: map[string]bool{}, contender: map[gpu.UUID]string{}, alone: q.alone()}
+	w := &walk{q: q, held: map[gpu.UUID][]end{}, reached: map[string]bool{}, contender: map[gpu.UUID]string{}, alone: q.alone() && q.allKnown()}
 	tickets, _ := q.compete()
 	for _, t := range tickets {
 		if c := (candidate{t, q.devices(t)}); t.Count >= 1 && len(c.devices) >= t.Count {
@@ -111,7 +111,7 @@ func (q *Input) ancestors(id string) []string {
 }
 
 // endOf estimates the end of a lease. It is unknown for a lease that is past its end. What a user says of a lease counts
-// for plans of that user; where nothing is said, or it has passed, the enforced end counts, and else the guess.
+// for plans of that user; where nothing is said, or it has passed, the enforced end counts.
 func (q *Input) endOf(l job.Lease) end {
 	e := end{certain: never, guessed: never, share: l.Share}
 	if l.Until > q.Boot {
@@ -126,7 +126,7 @@ func (q *Input) endOf(l job.Lease) end {
 	case e.certain < never:
 		e.planned = e.certain
 	default:
-		e.planned = e.guessed
+		e.planned = never
 	}
 	return e
 }

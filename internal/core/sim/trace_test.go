@@ -116,7 +116,7 @@ func TestOwnRule(t *testing.T) {
 	m := machine(t, "demo:16xA100-80GB")
 	for guess, want := range map[sim.Guess]map[string]bound{
 		sim.Rough:  {"whole": {24_510, 1_650_000}, "first": {10_900, 490_000}, "second": {22_000, 1_200_000}},
-		sim.Unsaid: {"whole": {105_000, 1_650_000}, "first": {24_000, 840_000}, "second": {140_000, 1_450_000}},
+		sim.Unsaid: {"whole": {105_000, 1_900_000}, "first": {24_500, 840_000}, "second": {140_000, 1_450_000}},
 	} {
 		jobs := philly(t, folder, guess)
 		first, second := halves(jobs)
