@@ -69,24 +69,24 @@ func (p *Program) sources() []observe.Source {
 		{Name: "queue", Title: "Queue", Every: 2 * time.Second, Public: shown(publicQueue), Gauges: queueGauges, Read: within(10*time.Second, func(ctx context.Context) (queuePart, error) {
 			last, now := asked.Load(), time.Now().UnixNano()
 			ask := now-last > int64(askAgain) && asked.CompareAndSwap(last, now)
-			a, more, err := p.queued(ctx, shownJobs, ask)
+			a, more, err := p.apart().queued(ctx, shownJobs, ask)
 			return queuePart{a, more}, err
 		})},
 		{Name: "services", Title: "Services", Every: 2 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (servicesAnswer, error) {
 			a := servicesAnswer{"gpuard.services/1", []projectUp{}}
-			for _, view := range services.Views(ctx, p.Host) {
+			for _, view := range services.Views(ctx, p.apart().Host) {
 				found := instances("", view, func(*services.Row) bool { return true })
 				a.Projects = append(a.Projects, projectUp{found.Project, found.File, found.Supervised, found.Instances})
 			}
 			return a, nil
 		}), Public: shown(publicServices)},
 		{Name: "findings", Title: "Findings", Every: time.Minute, Read: within(time.Minute, func(ctx context.Context) (diagnosed, error) {
-			d, err := doctor.Diagnose(ctx, p.Host, "", false)
+			d, err := doctor.Diagnose(ctx, p.apart().Host, "", false)
 			return diagnosed{"gpuard.doctor/1", d}, err
 		})},
 		{Name: "history", Title: "History", Every: 30 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (trend.UseReport, error) {
 			a := trend.UseReport{Schema: "gpuard.use/1", Tables: []trend.UseTable{}}
-			list, err := observe.Leases(ctx, p.Host)
+			list, err := observe.Leases(ctx, p.apart().Host)
 			for _, by := range []string{"user", "gpu", "command"} {
 				if use := trend.Sum(list, by, time.Local); len(use) > 0 {
 					a.Tables = append(a.Tables, trend.UseTable{By: by, Use: use})
@@ -95,6 +95,13 @@ func (p *Program) sources() []observe.Source {
 			return a, err
 		})},
 	}
+}
+
+// apart is the program for one of several requests at the same time: a host remembers what it has read.
+func (p *Program) apart() *Program {
+	q, host := *p, *p.Host
+	q.Host = &host
+	return &q
 }
 
 // reviveApart is revive for a page: gpuard itself starts the queue, which else would be a process of gpuard-view.
@@ -118,7 +125,7 @@ func (p *Program) actions() []observe.Action {
 			if err != nil {
 				return err
 			}
-			q, err := p.openQueue()
+			q, err := p.apart().openQueue()
 			if err != nil {
 				return err
 			}
@@ -130,18 +137,18 @@ func (p *Program) actions() []observe.Action {
 		}},
 		{Name: "release", Do: func(ctx context.Context, words []string) error {
 			for _, id := range words {
-				if _, err := leases.Release(ctx, p.Host, id); err != nil {
+				if _, err := leases.Release(ctx, p.apart().Host, id); err != nil {
 					return err
 				}
 			}
 			return nil
 		}},
 		{Name: "drain", Do: func(ctx context.Context, words []string) error {
-			_, err := leases.Drain(ctx, p.Host, words, "by gpuard serve")
+			_, err := leases.Drain(ctx, p.apart().Host, words, "by gpuard serve")
 			return err
 		}},
 		{Name: "undrain", Do: func(ctx context.Context, words []string) error {
-			_, err := leases.Undrain(ctx, p.Host, words)
+			_, err := leases.Undrain(ctx, p.apart().Host, words)
 			return err
 		}},
 		{Name: "evict", Do: func(ctx context.Context, words []string) error {
@@ -149,7 +156,7 @@ func (p *Program) actions() []observe.Action {
 			if err != nil {
 				return err
 			}
-			ended, err := leases.Evict(ctx, p.Host, pids, 0, 10*time.Second, false)
+			ended, err := leases.Evict(ctx, p.apart().Host, pids, 0, 10*time.Second, false)
 			var stay []string
 			for _, e := range ended {
 				if !e.Gone {

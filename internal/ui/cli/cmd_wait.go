@@ -105,6 +105,7 @@ type following struct {
 
 // jobs are these jobs as they are now, also at other schedulers; of one that does not answer it says so once.
 func (f *following) jobs(ctx context.Context, numbers []int) ([]queue.Entry, error) {
+	f.q.Written() // from here on nothing is missed that is written after the jobs were read
 	if time.Since(f.asked) >= f.p.pollEvery() {
 		troubles, err := f.q.Catch(ctx)
 		if err != nil {
