@@ -7,7 +7,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"gpuard/internal/app/claim"
@@ -125,6 +124,6 @@ func wakeSleeper(host *machine.Host, l job.Lease) {
 	if err != nil || !Reserved(l) || l.Namespace != host.Proc.Namespace() || !strings.Contains(host.Proc.Describe(l.PID).Command, " "+ReserveFlag+" ") || !host.Proc.Alive(l.PID, l.Start) {
 		return
 	}
-	_ = p.Signal(syscall.SIGTERM)
+	_ = p.Kill() // it has nothing to clean up, and one that is just starting may miss another signal
 	_ = p.Release()
 }
