@@ -61,6 +61,7 @@ func sets() []set {
 		{pattern: `gpuard doctor --engine kubernetes`, before: kubectlPlays("survey.jsonl")},
 		{pattern: `gpuard submit --engine kubernetes`, before: kubectlPlays("submit.jsonl") + "; " + train},
 		{pattern: `gpuard (wait|logs -f) 1( |$)`, before: "gpuard submit -q -- true"},
+		{pattern: `^gpuard simulate`, before: "gpuard submit -q -- sleep 0.1; gpuard wait 1"},
 		{pattern: `gpuard cancel 3$`, before: "for i in 1 2 3; do gpuard submit -q --hold -- true; done"},
 		{pattern: `sweep --resume`, before: "gpuard sweep --over seed=1..2 -- true"},
 		{pattern: `gpuard lint`, before: script},

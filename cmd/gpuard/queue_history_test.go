@@ -41,7 +41,7 @@ func TestQueueHistory(t *testing.T) {
 		}
 	}
 	contains(t, l.run("history", "--by", "command").out, "train")
-	contains(t, l.run("simulate").out, "jobs of the leases that gpuard serve has seen", " own ")
+	contains(t, l.run("simulate").out, "jobs of the leases that have ended", " own ")
 	same(t, "by what", l.run("history", "--by", "moon").code, 2)
 	same(t, "nothing since", l.run("history", "--since", "1s", "--by", "user").code, 0)
 }

@@ -66,10 +66,10 @@ func (k *keeper) history(in io.Reader) error {
 
 func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// leases reads the leases that gpuard serve has seen end, a line each. When a job came is not in them: the time of its
+// leases reads the leases that have ended, a line each. When a job came is not in them: the time of its
 // lease counts.
 func (k *keeper) leases(in io.Reader) error {
-	k.Format = "the leases that gpuard serve has seen"
+	k.Format = "the leases that have ended"
 	d := json.NewDecoder(in)
 	for n := 1; ; n++ {
 		var e trend.Ended

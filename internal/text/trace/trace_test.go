@@ -39,7 +39,7 @@ func TestFormats(t *testing.T) {
 			"gpuard history", []sim.Job{{Arrival: day, Lasts: 12500 * time.Millisecond, Estimate: time.Minute, GPUs: 2}}, []string{""}, []string{"1 jobs without a GPU are left out"}},
 		{"leases", `{"lease":"a1","user":"bob","devices":[{"uuid":"x"}],"since":"2026-01-31T08:00:00Z","until":"2026-01-31T08:00:05Z"}
 {"lease":"a2","user":"eve","devices":[{"uuid":"x"}],"share":5,"since":"2026-01-31T08:00:01Z","until":"2026-01-31T08:00:05Z"}
-`, "the leases that gpuard serve has seen", []sim.Job{{Arrival: day, Lasts: 5 * second, GPUs: 1}, {Arrival: day + 1e9, Lasts: 4 * second, GPUs: 1, User: 1}}, []string{"bob", "eve"}, []string{"1 leases of a part of a GPU count as whole GPUs"}},
+`, "the leases that have ended", []sim.Job{{Arrival: day, Lasts: 5 * second, GPUs: 1}, {Arrival: day + 1e9, Lasts: 4 * second, GPUs: 1, User: 1}}, []string{"bob", "eve"}, []string{"1 leases of a part of a GPU count as whole GPUs"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := Read(strings.NewReader(c.text))

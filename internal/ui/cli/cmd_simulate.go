@@ -21,6 +21,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/sim"
+	"gpuard/internal/core/trend"
 )
 
 type simulateOptions struct {
@@ -43,7 +44,7 @@ func (p *Program) simulate() *cobra.Command {
 		Short: "Replay recorded jobs on other numbers of GPUs, and by other rules",
 		Long: `Replays a record of jobs on invented machines: how long would each have waited,
 and how much of the machine would have been in use? Without TRACE it takes the
-leases that gpuard serve has seen, else the jobs of your queue. TRACE is a file,
+leases that have ended here, else the jobs of your queue. TRACE is a file,
 .gz or not, or - for standard input: columns as in the Philly trace, a list of
 pods of openb, the answer of sacct -P with Submit, ElapsedRaw and AllocTRES (and
 User, TimelimitRaw), or that of gpuard history --json. What is not in it and was
@@ -219,7 +220,7 @@ func numbersOf(text string) (list []int, err error) {
 	return slices.Compact(list), nil
 }
 
-// ownTrace is what gpuard has recorded: the leases that gpuard serve has seen, else the jobs of the own queue.
+// ownTrace is what gpuard has recorded: the leases that have ended, else the jobs of the own queue.
 func (p *Program) ownTrace(ctx context.Context) (simulate.Trace, error) {
 	var text bytes.Buffer
 	lines := json.NewEncoder(&text)
@@ -227,6 +228,7 @@ func (p *Program) ownTrace(ctx context.Context) (simulate.Trace, error) {
 	if err != nil {
 		return simulate.Trace{}, err
 	}
+	seen = slices.DeleteFunc(seen, func(e trend.Ended) bool { return e.Unseen }) // when they ended is not known
 	for i := range seen {
 		if err := lines.Encode(seen[i]); err != nil {
 			return simulate.Trace{}, err
