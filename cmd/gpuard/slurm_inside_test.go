@@ -171,9 +171,7 @@ echo "start $SLURM_RESTART_COUNT"; exec gpuard sweep -q $PRIVATE "$@"
 		}()
 		for n := 1; n <= 2; n++ {
 			c.await("log", 8*n)
-			if out, err := c.Command("scontrol", "requeue", "1").CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			eventually(t, "it is requeued", func() bool { return c.Command("scontrol", "requeue", "1").Run() == nil }) // not while it is pending
 		}
 		same(t, "exit", <-over, 0)
 		began := c.divided(40, uuid(0), uuid(1), uuid(2), uuid(3))

@@ -109,7 +109,7 @@ func inside() (names []string) {
 }
 
 // Vacant reports whether the folder at path can become a state folder: it is empty, or it has no format yet and holds
-// the state of invented machines ("machines") of projects ("projects-UID"), of a queue ("queue-UID") or lines about ended leases
+// the state of invented machines ("machines") of projects ("projects-UID"), of a queue ("queue-UID", "queue-UID-slurm-JOB-NODE") or lines about ended leases
 // ("history-UID"), and otherwise only parts that an interrupted Create left.
 func Vacant(path string) bool {
 	root, err := sys.Follow(path)
@@ -132,8 +132,10 @@ func vacant(root *sys.Dir) bool {
 	}
 	invented := false
 	for _, e := range entries {
-		switch name := e.Name(); {
-		case (name == "machines" || slices.Contains([]string{"projects", "queue", "history"}, strings.TrimRight(name, "-0123456789"))) && e.IsDir():
+		name := e.Name()
+		kind, _, _ := strings.Cut(name, "-")
+		switch {
+		case (name == "machines" || name != kind && slices.Contains([]string{"projects", "queue", "history"}, kind)) && e.IsDir():
 			invented = true
 		case name == "format" || !slices.Contains(inside(), name) && !strings.HasPrefix(name, sys.AsidePrefix):
 			return false
