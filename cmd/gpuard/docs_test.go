@@ -31,7 +31,7 @@ func endings() []ending {
 		{`gpuard verify `, 2, invented, false},
 		{`gpuard run --verify `, 125, invented, false},
 		{`gpuard evict .*4711`, 2, "it is not on this machine", false},
-		{`gpuard setup `, 2, "cannot (find|set up) ", true}, // a unit, an environment or a kernel that is not on this machine
+		{`gpuard setup `, 2, "cannot (find|set up|write) ", true}, // a unit, an environment or a kernel that is not on this machine
 	}
 }
 

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -77,8 +79,14 @@ func TestQueueScriptHints(t *testing.T) {
 		"#!/bin/sh\n#GPUARD --cpu\n# gpuards\n": "",
 		"#GPUARD --cpu\ntrue\n":                 "",
 	} {
-		path := filepath.Join(dir, "job.sh")
-		writeFile(t, path, text, 0o755)
+		file, err := os.CreateTemp(dir, "job") // each its own: one that runs cannot be written
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := file.Name()
+		if err := errors.Join(file.Close(), os.WriteFile(path, []byte(text), 0o600), os.Chmod(path, 0o755)); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
 		got := run(t, program(t, state, nil, "submit", "--machine", "demo", "-q", path))
 		if got.code != 0 || hint == "" && got.err != "" || !strings.Contains(got.err, hint) {
 			t.Errorf("%q: exit %d, %q, want %q", text, got.code, got.err, hint)

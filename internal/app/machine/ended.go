@@ -36,6 +36,9 @@ const (
 func (h *Host) NoteEnds(folder *store.Folder) {
 	folder.Ended = func(list []store.Ended) {
 		path := h.endedPath(folder.Path)
+		if !h.baseThere() { // a home that was removed meanwhile is not made again
+			path = ""
+		}
 		for _, e := range list {
 			if path == "" || e.Lease.Parent != "" || e.Lease.Unreadable { // a part of another lease has that one's devices
 				continue
@@ -71,6 +74,17 @@ func (h *Host) endedFolder() string {
 		return filepath.Join(users, uid)
 	}
 	return h.StateHome()
+}
+
+// baseThere reports whether the folder is there below which a user's files lie.
+func (h *Host) baseThere() bool {
+	for _, name := range []string{"GPUARD_STATE", "XDG_STATE_HOME", "HOME"} {
+		if base, _ := h.Env.Lookup(name); filepath.IsAbs(base) {
+			info, err := os.Stat(base)
+			return err == nil && info.IsDir() || name == "XDG_STATE_HOME" // it may be made
+		}
+	}
+	return true
 }
 
 // users is UsersFolder if it is root's, and no other user has taken the caller's place in it; else "".

@@ -174,10 +174,10 @@ func TestFailures(t *testing.T) {
 
 // TestLate: an answer that does not come ends the wait, also where a child of kubectl still has its output; so does the caller.
 func TestLate(t *testing.T) {
-	c := script(t, "sleep 60 & wait")
+	c := script(t, "sleep 5 & wait")
 	c.Patience = 200 * time.Millisecond
 	began := time.Now()
-	if _, err := c.Nodes(t.Context()); !Is(err, Silent) || time.Since(began) > 10*time.Second {
+	if _, err := c.Nodes(t.Context()); !Is(err, Silent) || time.Since(began) > 4*time.Second {
 		t.Errorf("after %s: %v", time.Since(began), err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

@@ -43,7 +43,7 @@ func command(t *testing.T, script string, stderr *os.File) (pid, pidfd int) {
 }
 
 func TestStart(t *testing.T) {
-	_, pidfd := command(t, "sleep 60", nil)
+	_, pidfd := command(t, "exec sleep 60", nil)
 	said := filepath.Join(t.TempDir(), "said")
 	cmd, err := Start(pidfd, said, "more")
 	if err == nil {
