@@ -36,7 +36,7 @@ const (
 func (h *Host) NoteEnds(folder *store.Folder) {
 	folder.Ended = func(list []store.Ended) {
 		path := h.endedPath(folder.Path)
-		if !h.baseThere() { // a home that was removed meanwhile is not made again
+		if _, err := os.Stat(filepath.Join(folder.Path, "leases")); err != nil || !h.baseThere() { // what was removed meanwhile is not made again
 			path = ""
 		}
 		for _, e := range list {
