@@ -193,9 +193,9 @@ func begin(t testing.TB, cmd *exec.Cmd) string {
 // eventually waits until ok, or fails after a time that only a broken program needs.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(50 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("still not so after 50 s: %s", what)
+			t.Fatalf("still not so after 2 minutes: %s", what)
 		}
 	}
 }

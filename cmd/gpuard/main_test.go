@@ -63,6 +63,7 @@ func TestScript(t *testing.T) {
 			_, options, _ := strings.Cut(raceOptions(), "=")
 			e.Setenv("GORACE", options)
 			e.Setenv("COLUMNS", "120") // of what is printed into files
+			e.Defer(func() { silent(t, e.WorkDir) })
 			return nil
 		},
 		Condition: func(name string) (bool, error) { return gate.Has(t, name), nil },
@@ -134,16 +135,20 @@ func runAndKill(t testing.TB, cmd *exec.Cmd, after time.Duration) result {
 func stateFolder(t testing.TB) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "state")
-	t.Cleanup(func() {
-		var left []string
-		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-			if left = speakingOf(folder); len(left) == 0 {
-				return
-			}
-		}
-		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
-	})
+	t.Cleanup(func() { silent(t, folder) })
 	return folder
+}
+
+// silent waits until no process speaks of the folder any more.
+func silent(t testing.TB, folder string) {
+	t.Helper()
+	var left []string
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if left = speakingOf(folder); len(left) == 0 {
+			return
+		}
+	}
+	t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 }
 
 // speakingOf are the processes that name a folder, or something in it, in their arguments or in their environment.

@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/host/proc"
 )
 
 // TestLookFailsAlone: a reading that hangs, panics or fails says so in its own answer, and the others are complete.
@@ -98,7 +99,7 @@ func TestOwners(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(folder, "leases", "k3f9"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	host := &machine.Host{}
+	host := &machine.Host{Proc: proc.New("/proc")}
 	me := host.Names(uint32(os.Geteuid()))
 	for what, state := range map[string]hostinfo.State{
 		"the folder itself": {Folder: folder}, "what lies above it": {Folder: filepath.Join(folder, "not", "there")}, "another folder": {Others: []string{folder}},

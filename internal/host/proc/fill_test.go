@@ -120,6 +120,10 @@ func TestUserFallsBackToTheNumber(t *testing.T) {
 		}
 	}
 	f.passwd += ".missing"
+	if got := f.User(7); got != "bob" {
+		t.Errorf("what was read counts no longer: %q", got)
+	}
+	f.names.read = time.Now().Add(-namesLast)
 	if got := f.User(7); got != "7" {
 		t.Errorf("without passwd: %q", got)
 	}

@@ -24,15 +24,18 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// FS is one procfs. It has no open files and no state.
+// FS is one procfs. It has no open files, and no state but the names of users, which its copies share.
 type FS struct {
 	root   string
+	names  *userNames
 	passwd string // parsed here and not by libc, so that the program needs no cgo
 	group  string // likewise
 }
 
 // New reads procfs at root: "/proc", or a folder of the same shape in tests.
-func New(root string) FS { return FS{root: root, passwd: "/etc/passwd", group: "/etc/group"} }
+func New(root string) FS {
+	return FS{root: root, names: &userNames{}, passwd: "/etc/passwd", group: "/etc/group"}
+}
 
 // Stat is the part of /proc/PID/stat that gpuard uses (proc_pid_stat(5)).
 type Stat struct {

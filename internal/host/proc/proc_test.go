@@ -38,7 +38,7 @@ func tree(t testing.TB, files map[string]string) FS {
 			t.Fatal(err)
 		}
 	}
-	return FS{root: root, passwd: filepath.Join(root, "passwd")}
+	return FS{root: root, names: &userNames{}, passwd: filepath.Join(root, "passwd")}
 }
 
 // statLine is a /proc/PID/stat with the fields that matter here filled in.

@@ -42,23 +42,33 @@ func (f FS) Root() bool {
 // User is the login name of uid, or the number if it has no name.
 func (f FS) User(uid uint32) string { return f.users().lookup(uid) }
 
-// userNames caches names during one call. It is safe for several goroutines.
+// namesLast is how long a name, or that there is none, counts: a directory service may answer again, and people get accounts.
+const namesLast = time.Minute
+
+// userNames keeps names, because each that is not in the file costs a process. It is safe for several goroutines.
 type userNames struct {
 	mu    sync.Mutex
 	known map[uint32]string
 	ids   space.IDs
-	ask   bool // whether to ask the name service for uids that are not in the file, such as those of a directory service
+	ask   bool      // whether to ask the name service for uids that are not in the file, such as those of a directory service
+	read  time.Time // when the file was read
 }
 
-// users reads passwd(5). The first entry of a uid counts, as in libc.
+// users are the names of passwd(5). The first entry of a uid counts, as in libc.
 func (f FS) users() *userNames {
-	names := &userNames{known: map[uint32]string{}, ids: f.IDs(), ask: f.root == "/proc"}
+	n := f.names
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if time.Since(n.read) < namesLast {
+		return n
+	}
+	n.read, n.known, n.ids, n.ask = time.Now(), map[uint32]string{}, f.IDs(), f.root == "/proc"
 	entries(f.passwd, func(uid uint32, name string) {
-		if _, taken := names.known[uid]; !taken {
-			names.known[uid] = name
+		if _, taken := n.known[uid]; !taken {
+			n.known[uid] = name
 		}
 	})
-	return names
+	return n
 }
 
 func passwdEntry(line string) (uid uint32, name string, ok bool) {
