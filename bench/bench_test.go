@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// Goals of the project; a missed one is printed as such and fails nothing, because the machine decides too.
+// Goals of the project, on a machine that does nothing else; a missed one fails its benchmark.
 const (
-	goalOverEnv   = 4 * time.Millisecond // p50 of `gpuard run --machine demo -- true` over `env X=1 true`
+	goalOverEnv   = 4 * time.Millisecond // p50 of `gpuard run --machine demo -- true`, and of `gpuard submit`, over `env X=1 true`
 	goalOverEmpty = 1 * time.Millisecond // p50 of `gpuard --version` over a Go program that does nothing
 	goalProcessor = 5 * time.Millisecond // p50 of the processor time of the same run, its holder included
 	goalPrivate   = 4 << 20              // bytes that a holder has for itself
@@ -111,6 +111,6 @@ func BenchmarkHolder(b *testing.B) {
 		}
 	}
 	fmt.Printf("\nholder, the largest of %d: %.1f MiB private, %.1f MiB resident\n", jobs, mib(private), mib(resident))
-	fmt.Printf("goal: at most %.0f MiB private: %s\n\n", mib(goalPrivate), verdict(private <= goalPrivate))
+	fmt.Printf("goal: at most %.0f MiB private: %s\n\n", mib(goalPrivate), verdict(b, private <= goalPrivate))
 	b.ReportMetric(mib(private), "MiB-private")
 }

@@ -82,7 +82,7 @@ func BenchmarkStart(b *testing.B) {
 		{"its processor time with that of the holder, p50", goalProcessor, quantile(run.cpu, 0.5)},
 		{"--version over an empty Go program, p50", goalOverEmpty, quantile(version.spent, 0.5) - quantile(programs[2].spent, 0.5)},
 	} {
-		fmt.Printf("goal: %s: at most %s: %s, %s\n", g.what, ms(g.goal), ms(g.got), verdict(g.got <= g.goal))
+		fmt.Printf("goal: %s: at most %s: %s, %s\n", g.what, ms(g.goal), ms(g.got), verdict(b, g.got <= g.goal))
 	}
 	fmt.Println()
 	b.ReportMetric(float64((quantile(run.spent, 0.5)-base).Microseconds())/1000, "ms-over-env")
