@@ -107,23 +107,24 @@ func TestSlurmSubmit(t *testing.T) {
 func TestSlurmSameCommands(t *testing.T) {
 	t.Parallel()
 	c := newSubmitter(t)
-	const project = "services:\n  train:\n    command: [bash, -c, 'echo \"$WORDS on $CUDA_VISIBLE_DEVICES\"']\n    gpus: 2\n    restart: no\n    env: {WORDS: it is $(not) run}\n"
+	const project = "services:\n  train:\n    command: [bash, -c, 'echo \"$WORDS on $CUDA_VISIBLE_DEVICES\"']\n    gpus: 2\n    restart: no\n    env: {WORDS: it is $(not) run}\n" +
+		"  cluster: {command: [echo, with its own engine], engine: slurm}\n"
 	if err := os.WriteFile(filepath.Join(c.work, "gpuard.yaml"), []byte(project), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	up := c.gpuard("up")
 	same(t, "up", up.code, 0)
-	contains(t, up.out+up.err, "it is $(not) run on 0,1")
-	for i, args := range [][]string{{"--", "bash", "-c", `echo "on $CUDA_VISIBLE_DEVICES"`}, {"--engine", "slurm", "--", "bash", "-c", `echo "on $CUDA_VISIBLE_DEVICES"`}, {"--engine", "slurm", "-f", "gpuard.yaml", "train"}} {
+	contains(t, up.out+up.err, "it is $(not) run on 0,1", "service cluster is for slurm and is left out; hand it in: gpuard submit -f "+filepath.Join(c.work, "gpuard.yaml")+" cluster")
+	for i, args := range [][]string{{"--", "bash", "-c", `echo "on $CUDA_VISIBLE_DEVICES"`}, {"--engine", "slurm", "--", "bash", "-c", `echo "on $CUDA_VISIBLE_DEVICES"`}, {"--engine", "slurm", "-f", "gpuard.yaml", "train"}, {"-f", "gpuard.yaml", "cluster"}} {
 		got := c.gpuard(append([]string{"submit", "-q"}, args...)...)
 		n := strings.TrimSpace(got.out)
 		same(t, "submit", []any{got.code, n}, []any{0, jsonOf(i + 1)})
-		contains(t, c.gpuard("logs", "-f", n).out, "on ")
+		contains(t, c.gpuard("logs", "-f", n).out, map[bool]string{true: "with its own engine", false: "on "}[i == 3])
 		same(t, "wait", c.gpuard("wait", n).code, 0)
 		same(t, "history", c.entry("history", n).State, queue.Done)
 	}
 	same(t, "the service", c.gpuard("logs", "3").out, "it is $(not) run on 0,1\n")
-	contains(t, c.gpuard("submit", "-f", "gpuard.yaml", "train").err, "cannot use --file without --engine: gpuard up")
+	contains(t, c.gpuard("submit", "-f", "gpuard.yaml", "train").err, "cannot hand in service train: neither --engine nor engine: in gpuard.yaml says to whom; gpuard up")
 }
 
 // number submits a job to Slurm and returns its number.

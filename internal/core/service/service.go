@@ -36,6 +36,13 @@ func (p *Project) WithoutGPU() bool {
 	})
 }
 
+// Here is the project without the services that another engine gets.
+func (p *Project) Here() *Project {
+	own := *p
+	own.Services = slices.DeleteFunc(slices.Clone(p.Services), func(s Service) bool { return s.Engine != "" })
+	return &own
+}
+
 // Service is one entry of a project: a program with its instances.
 type Service struct {
 	Name     string
@@ -50,6 +57,7 @@ type Service struct {
 	EnvFiles []string // absolute paths
 	WorkDir  string   // absolute path; a template
 	Image    string   // of its container in another engine; a template. Nothing here uses it
+	Engine   string   // what gpuard submit hands it to, such as "slurm"; "" this machine
 	Restart  Restart
 	Limit    int          // restarts in a row before it counts as failed; 0: no limit
 	After    []Dependency // depends_on

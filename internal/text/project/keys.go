@@ -33,6 +33,7 @@ func programKeys() []yamltree.Key {
 		{Name: "env_file", Takes: yamltree.Texts, Text: "files of variables (NAME=VALUE lines), read before env; paths begin at the file's folder", Sample: "[.env]"},
 		{Name: "workdir", Takes: yamltree.Text, Text: "folder in which it starts; a relative path begins at the file's folder, which is also the default", Sample: "backend"},
 		{Name: "image", Takes: yamltree.Text, Text: "image of its container where gpuard export hands it to Kubernetes or Docker Compose; a program that gpuard starts is one of this machine", Sample: "registry.example.org/serve:1"},
+		{Name: "engine", Takes: yamltree.Text, Words: []string{"slurm", "kubernetes", "kubernetes-plugin", "kubernetes-dra"}, Text: "the scheduler that gpuard submit -f hands it to; gpuard up leaves it out", Sample: "slurm"},
 		{Name: "restart", Takes: yamltree.Text, Words: []string{string(service.Never), string(service.OnFailure), string(service.Always)}, Text: "after which ends it is started again; the pause before it grows, and on-failure:5 or always:5 limits the restarts in a row", Sample: "on-failure:5"},
 		{Name: "depends_on", Takes: yamltree.Needs, Words: []string{string(service.UntilReady), string(service.UntilDone)}, Text: "services that come first: until they are ready (a list, or NAME: ready), or have ended with 0 (NAME: done)", Sample: "{database: ready, prepare: done}"},
 		{Name: "ready", Takes: yamltree.Keyed, Text: "how it shows that it can be used; without it, it is ready when it runs", Sample: "{tcp: 8001}"},

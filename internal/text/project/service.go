@@ -95,6 +95,10 @@ func (e *entry) key(k yamltree.Entry) {
 			e.try(k.Value, text, k.Key.Name)
 			e.Image = text
 		}
+	case "engine":
+		if text, ok := e.Text(k, e.of()); ok && e.OneOf(k.Key, text, k.Value.At, e.of()) {
+			e.Engine = text
+		}
 	case "restart":
 		e.restart(k)
 	case "depends_on":

@@ -45,6 +45,7 @@ not executable, 127 not found.`,
   id=$(gpuard submit -q -- ./train.sh)           only the number
   gpuard submit --engine slurm --gpus 2 -- python train.py
   gpuard submit --engine slurm -f gpuard.yaml train
+  gpuard submit -f gpuard.yaml train             to the engine: of the service
   gpuard submit --engine kubernetes --image train:1 -- python train.py
   gpuard queue                                   what runs and what waits
   gpuard logs -f 17`,
@@ -92,7 +93,7 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	if err := o.refuseEmpty(cmd); err != nil {
 		return asUsage(err)
 	}
-	if s, err := p.engineOf(cmd, &o.engineFlags); err != nil {
+	if s, err := p.engineOf(cmd, &o.engineFlags, args[0]); err != nil {
 		return err
 	} else if s != nil {
 		return p.handIn(cmd, s, o, args)

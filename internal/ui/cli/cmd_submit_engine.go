@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 	"gpuard/internal/app/queue"
 	"gpuard/internal/app/remote"
 	"gpuard/internal/core/handoff"
+	core "gpuard/internal/core/service"
 )
 
 // engineFlags are those of a job that another scheduler gets.
@@ -24,7 +26,7 @@ type engineFlags struct {
 func (e *engineFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&e.engine, "engine", "", "hand it to this `ENGINE` in place of this machine: slurm, or kubernetes (kubernetes-plugin and kubernetes-dra say how it asks for GPUs); here: this machine all the same")
-	f.StringVarP(&e.file, "file", "f", "", "with --engine: hand in a service of this `FILE`, such as gpuard.yaml; SERVICE stands in place of COMMAND")
+	f.StringVarP(&e.file, "file", "f", "", "hand in a service of this `FILE`, such as gpuard.yaml, to --engine or its own engine; SERVICE stands in place of COMMAND")
 	f.StringArrayVar(&e.env, "env", nil, "with --engine: `NAME[=VALUE]`: a variable for it, with the value that this shell has; no other is handed on")
 	f.StringVar(&e.queue, "queue", "", "with --engine: `NAME` of Slurm's partition, or of Kueue's local queue")
 	f.StringVar(&e.image, "image", "", "with --engine kubernetes: `IMAGE` of its container")
@@ -40,28 +42,26 @@ func (e *engineFlags) add(cmd *cobra.Command) {
 // here is the value of --engine for this machine, where the configuration says otherwise.
 const here = "here"
 
-// engineOf is the scheduler that is to have the job: that of --engine, else that of the configuration; nil this machine.
-func (p *Program) engineOf(cmd *cobra.Command, e *engineFlags) (*remote.Scheduler, error) {
+// engineOf is the scheduler that is to have the job: that of --engine, else that of the service in a file, else that of the
+// configuration; nil this machine.
+func (p *Program) engineOf(cmd *cobra.Command, e *engineFlags, service string) (*remote.Scheduler, error) {
 	if err := refuseEmpty(cmd, "engine", "file", "env", "queue", "workdir", "image", "namespace"); err != nil {
 		return nil, asUsage(err)
 	}
-	name := e.engine
-	if name == "" {
-		config, err := p.Host.Config()
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range config.Defaults() {
-			if d.Flag == "engine" {
-				name = d.Value
-			}
-		}
+	name, err := e.engine, error(nil)
+	if name == "" && e.file != "" {
+		name, err = p.engineInFile(e.file, service)
 	}
-	if name != "" && name != here {
+	if name == "" && err == nil {
+		name, err = p.engineInConfig()
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case name != "" && name != here:
 		return remote.Open(p.Host, name)
-	}
-	if isSet(cmd, "file") {
-		return nil, usagef("cannot use --file without --engine: gpuard up starts the services of a file on this machine")
+	case isSet(cmd, "file"):
+		return nil, usagef("cannot hand in service %s: neither --engine nor engine: in %s says to whom; gpuard up starts it on this machine", service, e.file)
 	}
 	for _, flag := range []string{"env", "queue", "workdir", "image", "namespace", "dry-run"} {
 		if isSet(cmd, flag) {
@@ -69,6 +69,33 @@ func (p *Program) engineOf(cmd *cobra.Command, e *engineFlags) (*remote.Schedule
 		}
 	}
 	return nil, nil //nolint:nilnil // this machine
+}
+
+// engineInFile is the engine of a service; "" for none.
+func (p *Program) engineInFile(file, service string) (string, error) {
+	project, err := p.load(file)
+	if err == nil {
+		_, err = needed(project, []string{service})
+	}
+	if err != nil {
+		return "", err
+	}
+	one := slices.IndexFunc(project.Services, func(s core.Service) bool { return s.Name == service })
+	return project.Services[one].Engine, nil
+}
+
+// engineInConfig is the engine that the configuration says; "" for none.
+func (p *Program) engineInConfig() (name string, err error) {
+	config, err := p.Host.Config()
+	if err != nil {
+		return "", err
+	}
+	for _, d := range config.Defaults() {
+		if d.Flag == "engine" {
+			name = d.Value
+		}
+	}
+	return name, nil
 }
 
 // handIn hands the job to another scheduler. Of this machine neither the GPUs nor the rules count.

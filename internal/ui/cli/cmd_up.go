@@ -64,6 +64,10 @@ func (p *Program) upWith(cmd *cobra.Command, o *upOptions, names []string) error
 	if err != nil {
 		return err
 	}
+	project, err = p.onlyHere(project, names)
+	if err != nil {
+		return err
+	}
 	p.Host.Project = project.Policy
 	if _, err := p.Host.Config(); err != nil { // else every instance would report it
 		return err

@@ -14,6 +14,7 @@ import (
 
 	"gpuard/internal/app/services"
 	"gpuard/internal/core/service"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/suggest"
 )
 
@@ -111,6 +112,24 @@ func needed(project *service.Project, names []string) (map[string]bool, error) {
 	return out, nil
 }
 
+// onlyHere is the project without the services that another engine gets, which is said.
+func (p *Program) onlyHere(project *service.Project, names []string) (*service.Project, error) {
+	here := project.Here()
+	for _, s := range project.Services {
+		how := shellquote.Words(shellquote.Sh, "gpuard", "submit", "-f", project.File, s.Name)
+		switch {
+		case s.Engine == "":
+		case slices.Contains(names, s.Name) || len(here.Services) == 0:
+			return nil, usagef("cannot start service %s on this machine: it is for %s; hand it in: %s", s.Name, s.Engine, how)
+		case len(names) == 0:
+			if err := p.tell("service " + s.Name + " is for " + s.Engine + " and is left out; hand it in: " + how); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return here, nil
+}
+
 // completeServices completes the services of the file for up, else those that are up; with single also their instances.
 func (p *Program) completeServices(o *projectFlags, single bool) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -118,8 +137,8 @@ func (p *Program) completeServices(o *projectFlags, single bool) func(*cobra.Com
 		defer cancel()
 		var names []string
 		if project, err := p.projects().Load(o.file); err == nil && cmd.Name() == "up" {
-			for i := range project.Services {
-				names = append(names, project.Services[i].Name)
+			for _, s := range project.Here().Services {
+				names = append(names, s.Name)
 			}
 		} else if _, view, err := p.found(ctx, o.file); err == nil {
 			for i := range view.Rows {
