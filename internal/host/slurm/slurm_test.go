@@ -195,7 +195,7 @@ func TestWords(t *testing.T) {
 			vars, size = append(vars, handoff.Variable{Name: fmt.Sprint("V", i), Value: value}), size+len(value)
 		}
 		command := append([]string{"bash", "-c", `printf '%s\0' "$@" "$ODD" "${EMPTY-unset}" "${SECRET-unset}" "$V50" >"$0.new" && mv "$0.new" "$0"`, out}, args...)
-		submit(t, commands, handoff.Work{Spec: job.Spec{Command: command, GPUs: 1, Name: odd(r)}, Folder: dir, Env: vars, Note: odd(r)})
+		submit(t, commands, handoff.Work{Spec: job.Spec{Command: command, GPUs: 1, Name: odd(r)}, Care: job.Care{Log: "/dev/null"}, Folder: dir, Env: vars, Note: odd(r)})
 		got[filepath.Join(dir, out)] = strings.Join(append(args, vars[0].Value, "", "unset", vars[52].Value, ""), "\x00")
 	}
 	for path, want := range got {
