@@ -64,7 +64,9 @@ func (p *Program) logsWith(ctx context.Context, o *logsOptions, names []string) 
 		return p.jobLogs(ctx, names, last, o.follow, o.json)
 	}
 	folder, view, err := p.found(ctx, o.file)
-	if err != nil {
+	if err != nil && len(names) > 0 {
+		return usagef("%v; a job of the queue has a number: gpuard logs 17", err)
+	} else if err != nil {
 		return err
 	}
 	mine, err := named(view, names)

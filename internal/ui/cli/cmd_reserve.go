@@ -52,6 +52,7 @@ is started with its name runs on it, one after the other or together.`,
 	wait.add(cmd)
 	p.privateState(cmd)
 	f := cmd.Flags()
+	f.Lookup("cpu").Hidden = true // it is refused
 	f.StringVar(&howLong, "for", "", "how long, a `TIME` such as 8h")
 	f.StringVar(&note, "note", "", "`TEXT` for people, which status shows")
 	f.BoolVar(&asJSON, "json", false, "answer as one JSON object")

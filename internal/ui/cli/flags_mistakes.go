@@ -170,6 +170,9 @@ func example(name string) string {
 		"retry": "--retry 2", "log": "--log run.log", "log-limit": "--log-limit 10M", "time": "--time 12h", "grace": "--grace 30s", "why": "--why xid-errors", "stop-signal": "--stop-signal USR1",
 		"ranks": "--ranks=all or --ranks=own", "save": "--save work", "restore": "--restore work", "keep-while": "--keep-while session.json", "remove": "--remove 'direnv /home/ann/train'", "nproc": "--nproc 4",
 		"over": "--over seed=1..5", "csv": "--csv runs.csv", "commands": "--commands runs.txt", "resume": "--resume gpuard-sweep-1",
+		"nice": "--nice 10", "after": "--after 17", "array": "--array 1-20%4", "note": "--note 'paper figures'", "notify": "--notify ./tell-me", "env": "--env HF_HOME", "workdir": "--workdir /data/run",
+		"engine": "--engine slurm", "file": "--file gpuard.yaml", "image": "--image registry.example.org/train:1", "namespace": "--namespace team", "queue": "--queue gpu",
+		"since": "--since 30d", "by": "--by user", "chart": "--chart use.svg", "tail": "--tail 100", "idle": "--idle 2h", "every": "--every 10", "listen": "--listen 127.0.0.1:8470",
 		"dir": "--dir sweep", "jobs": "--jobs 4", "jobs-per-gpu": "--jobs-per-gpu 2",
 	}
 	if e := examples[name]; e != "" {

@@ -23,7 +23,7 @@ func TestHelpGroups(t *testing.T) {
 		}
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			flags[f.Name] = true
-			if n := strings.Count(text, "\n"+flagName(f)); n != 1 {
+			if n := strings.Count(text, "\n"+flagName(f)); n != map[bool]int{false: 1, true: 0}[f.Hidden] {
 				t.Errorf("%s --help lists --%s %d times", c.CommandPath(), f.Name, n)
 			}
 		})
