@@ -55,6 +55,7 @@ func TestDriverPrivateNamespace(t *testing.T) {
 			}
 			contains(t, got.out+got.err, "cannot lease a GPU here: ", "private PID namespace", "would not be seen outside", "mount the host's "+r.state, "--private-state")
 		}
+		silent(t, r.state)
 		if err := os.RemoveAll(r.state); err != nil {
 			t.Fatal(err)
 		}
