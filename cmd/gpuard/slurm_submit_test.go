@@ -102,29 +102,34 @@ func TestSlurmSubmit(t *testing.T) {
 	same(t, "both", c.gpuard("wait", "1", "2").code, 3)
 }
 
-// TestSlurmSameCommands: a service of a gpuard.yaml, and a command, are handed in, followed, waited for and listed by the
-// same four commands on this machine and on Slurm.
+// TestSlurmSameCommands: a service of a gpuard.yaml is handed in, listed, followed and waited for by the same four commands
+// on this machine, on Slurm and, in test/cluster, on Kubernetes.
 func TestSlurmSameCommands(t *testing.T) {
 	t.Parallel()
 	c := newSubmitter(t)
-	const project = "services:\n  train:\n    command: [bash, -c, 'echo \"$WORDS on $CUDA_VISIBLE_DEVICES\"']\n    gpus: 2\n    restart: no\n    env: {WORDS: it is $(not) run}\n" +
-		"  cluster: {command: [echo, with its own engine], engine: slurm}\n"
-	if err := os.WriteFile(filepath.Join(c.work, "gpuard.yaml"), []byte(project), 0o644); err != nil {
+	text, err := os.ReadFile("../../test/same/gpuard.yaml")
+	if err == nil {
+		text = append(text, "  cluster: {command: [echo, with its own engine], engine: slurm}\n"...)
+		err = os.WriteFile(filepath.Join(c.work, "gpuard.yaml"), text, 0o644)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	up := c.gpuard("up")
-	same(t, "up", up.code, 0)
-	contains(t, up.out+up.err, "it is $(not) run on 0,1", "service cluster is for slurm and is left out; hand it in: gpuard submit -f "+filepath.Join(c.work, "gpuard.yaml")+" cluster")
-	for i, args := range [][]string{{"--", "bash", "-c", `echo "on $CUDA_VISIBLE_DEVICES"`}, {"--engine", "slurm", "--", "bash", "-c", `echo "on $CUDA_VISIBLE_DEVICES"`}, {"--engine", "slurm", "-f", "gpuard.yaml", "train"}, {"-f", "gpuard.yaml", "cluster"}} {
-		got := c.gpuard(append([]string{"submit", "-q"}, args...)...)
+	contains(t, up.out+up.err, "hello $(you) there", "service cluster is for slurm and is left out; hand it in: gpuard submit -f "+filepath.Join(c.work, "gpuard.yaml")+" cluster")
+	for i, args := range [][]string{{"train"}, {"--engine", "slurm", "train"}, {"cluster"}} {
+		want, code := "hello $(you) there\n", 7
+		if i == 2 {
+			want, code = "with its own engine\n", 0
+		}
+		got := c.gpuard(append([]string{"submit", "-q", "-f", "gpuard.yaml"}, args...)...)
 		n := strings.TrimSpace(got.out)
 		same(t, "submit", []any{got.code, n}, []any{0, jsonOf(i + 1)})
-		contains(t, c.gpuard("logs", "-f", n).out, map[bool]string{true: "with its own engine", false: "on "}[i == 3])
-		same(t, "wait", c.gpuard("wait", n).code, 0)
-		same(t, "history", c.entry("history", n).State, queue.Done)
+		same(t, "queue", c.gpuard("queue").code, 0)
+		same(t, "logs -f", c.gpuard("logs", "-f", n).out, want)
+		same(t, "wait", c.gpuard("wait", n).code, code)
 	}
-	same(t, "the service", c.gpuard("logs", "3").out, "it is $(not) run on 0,1\n")
-	contains(t, c.gpuard("submit", "-f", "gpuard.yaml", "train").err, "cannot hand in service train: neither --engine nor engine: in gpuard.yaml says to whom; gpuard up")
+	contains(t, c.gpuard("history").out, "exit 7", "slurm node")
 }
 
 // number submits a job to Slurm and returns its number.

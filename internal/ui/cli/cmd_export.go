@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
@@ -196,12 +195,7 @@ func (p *Program) addVariables(w *handoff.Work, env []string) error {
 // serviceWork is a service of a project's file, read by the parser of gpuard run. Of the configuration only the file's own
 // defaults and rules count.
 func (p *Program) serviceWork(cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) (w handoff.Work, err error) {
-	own := []string{"file", "env", "image", "workdir", "namespace", "queue", "json", "quiet", "machine", "array", "hold", "note", "after", "engine", "dry-run"}
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if err == nil && !slices.Contains(own, f.Name) {
-			err = fmt.Errorf("cannot use --%s with -f: the file says that; write it there, or leave -f out", f.Name)
-		}
-	})
+	err = refuseBesideFile(cmd, "env", "image", "workdir", "namespace", "queue", "dry-run")
 	switch {
 	case err != nil:
 		return w, err

@@ -45,7 +45,8 @@ not executable, 127 not found.`,
   id=$(gpuard submit -q -- ./train.sh)           only the number
   gpuard submit --engine slurm --gpus 2 -- python train.py
   gpuard submit --engine slurm -f gpuard.yaml train
-  gpuard submit -f gpuard.yaml train             to the engine: of the service
+  gpuard submit -f gpuard.yaml train             a service that ends, here or on
+                                                 its own engine
   gpuard submit --engine kubernetes --image train:1 -- python train.py
   gpuard queue                                   what runs and what waits
   gpuard logs -f 17`,
@@ -98,6 +99,18 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 	} else if s != nil {
 		return p.handIn(cmd, s, o, args)
 	}
+	if o.file != "" {
+		words, err := p.serviceJob(cmd, o, args)
+		if err != nil {
+			return asUsage(err)
+		}
+		args = words
+	}
+	return p.submitHere(cmd, o, args)
+}
+
+// submitHere puts the job into the queue of this machine.
+func (p *Program) submitHere(cmd *cobra.Command, o *submitOptions, args []string) error {
 	if err := p.fill(cmd); err != nil {
 		return err
 	}
