@@ -45,6 +45,7 @@ const (
 	mostWaiting = 16                     // tickets of one user compete
 	short       = 20 * time.Millisecond  // a command that ends before needs no entry of its own name
 	soon        = 100 * time.Millisecond // for one of our own runs to end, before standing in the line for what others have
+	few         = 10_000                 // runs, of which the state needs little memory
 	youth       = 6 * time.Hour          // between two touches of a lease
 	retry       = 30 * time.Second       // before a run is tried again whose devices could not be read
 )
@@ -129,6 +130,9 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 	usual := debug.SetMemoryLimit(64 << 20) // reading a long journal leaves much garbage behind
 	r.work, err = open(ctx, host, args[0])
 	if debug.SetMemoryLimit(usual); err == nil {
+		if len(r.work.State.Runs) < few {
+			debug.SetGCPercent(400) // the heap is small, and each run leaves some garbage behind
+		}
 		err = r.open()
 	}
 	if err == nil {

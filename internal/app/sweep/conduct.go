@@ -79,11 +79,12 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 		return nil, err
 	}
 	ofAll := func(context.Context) (*claim.Desk, error) { return desk, nil }
+	name, path := "", "" // of the last run
 	w.Prepare = func(run int) (runs.Start, error) {
 		words, err := command.Words(run)
-		path := ""
-		if err == nil {
-			path, err = find(q, words[0])
+		if err == nil && (words[0] != name || !executable(path)) {
+			name = words[0]
+			path, err = find(q, name)
 		}
 		own := filepath.Join(dir, w.State.Folder(run))
 		return runs.Start{Desk: ofAll, Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), mark + "=" + own},

@@ -14,12 +14,13 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
-	"gpuard/internal/core/job"
-
 	"gpuard/internal/app/runs"
+	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/files"
@@ -163,6 +164,8 @@ func find(q *Request, name string) (string, error) {
 	}
 	return launch.Find(name)
 }
+
+func executable(path string) bool { return unix.Access(path, unix.X_OK) == nil }
 
 // folder makes the folder of a sweep.
 func folder(dir string) (string, error) {

@@ -294,9 +294,23 @@ func (f *Folder) readLast(root *sys.Dir, folder string) []gpu.UUID {
 	return ids
 }
 
+// writeLast writes the hint in place: a new file for each claim costs more than all else that a claim writes. What a
+// killed process leaves half written cannot be read, and is no hint.
 func writeLast(dir *sys.Dir, ids []gpu.UUID) {
-	if data, err := json.Marshal(ids); err == nil {
-		_ = replace(dir, last, newPrefix+last, data) // only a hint
+	data, err := json.Marshal(ids)
+	if err != nil {
+		return
+	}
+	fd, err := dir.Open(last, unix.O_WRONLY|unix.O_NONBLOCK)
+	if err != nil {
+		_ = replace(dir, last, newPrefix+last, data)
+		return
+	}
+	defer unix.Close(fd) //nolint:errcheck // only a hint
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && int(st.Uid) == os.Geteuid() && st.Nlink == 1 {
+		_, _ = unix.Pwrite(fd, data, 0)
+		_ = unix.Ftruncate(fd, int64(len(data)))
 	}
 }
 
