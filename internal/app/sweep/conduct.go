@@ -82,7 +82,7 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 	name, path := "", "" // of the last run
 	w.Prepare = func(run int) (runs.Start, error) {
 		words, err := command.Words(run)
-		if err == nil && (words[0] != name || !executable(path)) {
+		if err == nil && (words[0] != name || !there(path)) {
 			name = words[0]
 			path, err = find(q, name)
 		}

@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
@@ -165,7 +163,11 @@ func find(q *Request, name string) (string, error) {
 	return launch.Find(name)
 }
 
-func executable(path string) bool { return unix.Access(path, unix.X_OK) == nil }
+// there reports whether a program is still where it was found.
+func there(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
 
 // folder makes the folder of a sweep.
 func folder(dir string) (string, error) {
