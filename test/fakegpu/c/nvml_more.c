@@ -1,9 +1,13 @@
 // The second half of the fake library: health, MIG, links, processes, events.
 #include "handle.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <time.h>
+#include <unistd.h>
 
 READING(nvmlDeviceGetPersistenceMode, nvmlEnableState_t, "persistence")
 READING(nvmlDeviceGetComputeMode, nvmlComputeMode_t, "compute_mode")
@@ -404,6 +408,7 @@ nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, uns
 // ---- events
 
 struct nvmlEventSet_st {
+    int changes; // inotify(7): like the driver, a wait costs nothing while nothing happens
     bool watched[MAX_GPUS];
     int seen[MAX_GPUS]; // lines of `xids` that were there before, or were handed out
 };
@@ -414,12 +419,17 @@ nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t *set)
     if (set == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     *set = calloc(1, sizeof **set);
-    return *set != NULL ? NVML_SUCCESS : NVML_ERROR_MEMORY;
+    if (*set == NULL)
+        return NVML_ERROR_MEMORY;
+    (*set)->changes = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    return NVML_SUCCESS;
 }
 
 nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set)
 {
     TRY(enter(__func__));
+    if (set != NULL)
+        close(set->changes);
     free(set);
     return NVML_SUCCESS;
 }
@@ -441,8 +451,16 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ty
     if ((types & ~nvmlEventTypeXidCriticalError) != 0)
         return NVML_ERROR_NOT_SUPPORTED;
     set->watched[device->gpu] = types != 0;
+    state_watch(set->changes, device->gpu);
     set->seen[device->gpu] = state_xid_count(device->gpu);
     return NVML_SUCCESS;
+}
+
+static long long now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }
 
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsigned int timeout_ms)
@@ -450,7 +468,7 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
     TRY(enter(__func__));
     if (set == NULL || data == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
-    for (unsigned int waited = 0;; waited += 10) {
+    for (long long end = now_ms() + timeout_ms;;) {
         for (int i = 0; i < MAX_GPUS; i++) {
             if (!set->watched[i] || !state_xid(i, set->seen[i], &data->eventData, &data->gpuInstanceId, &data->computeInstanceId))
                 continue;
@@ -459,8 +477,16 @@ nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *data, unsi
             data->eventType = nvmlEventTypeXidCriticalError;
             return NVML_SUCCESS;
         }
-        if (waited >= timeout_ms)
+        long long left = end - now_ms();
+        if (left <= 0)
             return NVML_ERROR_TIMEOUT;
-        sleep_ms(10);
+        if (set->changes < 0) { // this user may have no more of them
+            sleep_ms(left < 10 ? left : 10);
+            continue;
+        }
+        char said[4096];
+        if (poll(&(struct pollfd){.fd = set->changes, .events = POLLIN}, 1, (int)left) > 0)
+            while (read(set->changes, said, sizeof said) > 0)
+                ;
     }
 }

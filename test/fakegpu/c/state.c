@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -269,6 +270,13 @@ bool state_xid(int gpu, int after, unsigned long long *xid, unsigned int *gi, un
     }
     fclose(f);
     return found;
+}
+
+void state_watch(int inotify, int gpu)
+{
+    char path[PATH];
+    if (snprintf(path, sizeof path, "%s/gpus/%d", root, gpu) < PATH)
+        inotify_add_watch(inotify, path, IN_MODIFY | IN_CREATE | IN_MOVED_TO | IN_DELETE_SELF);
 }
 
 int state_xid_count(int gpu)

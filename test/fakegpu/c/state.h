@@ -43,6 +43,7 @@ bool state_rule(const char *file, const char *function, int gpu, long long *valu
 // The line of gpus/<gpu>/xids that follows the first `after` lines; false when there is none.
 bool state_xid(int gpu, int after, unsigned long long *xid, unsigned int *gi, unsigned int *ci);
 int state_xid_count(int gpu);
+void state_watch(int inotify, int gpu); // tells the descriptor of inotify(7) what changes there
 
 // Links between two devices: number of NVLinks and the word for the PCIe path ("PIX", "SYS", …); false when `links` does not say.
 bool state_link(int from, int to, int *nvlinks, char path[TEXT]);
