@@ -151,13 +151,15 @@ func silent(t testing.TB, folder string) {
 	t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
 }
 
-// speakingOf are the processes that name a folder, or something in it, in their arguments or in their environment.
+// speakingOf are the processes that name a folder, or something in it, in their arguments or in their environment. One
+// that is being executed has neither yet, and may.
 func speakingOf(folder string) (found []string) {
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range processes {
 		line, _ := os.ReadFile(filepath.Join(p, "cmdline"))
 		env, _ := os.ReadFile(filepath.Join(p, "environ"))
-		if bytes.Contains(append(line, env...), []byte(folder)) {
+		_, err := os.Readlink(filepath.Join(p, "exe")) // not of what is over
+		if bytes.Contains(append(line, env...), []byte(folder)) || len(line)+len(env) == 0 && err == nil {
 			found = append(found, p+" "+string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
 		}
 	}
