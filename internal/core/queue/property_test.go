@@ -316,6 +316,46 @@ func (w *world) finish(n *tally) {
 	}
 }
 
+// While a user is alone and each end is known, what passes the first ticket that waits never delays it: the time of its
+// plan does not move away for as long as it is first.
+func TestPlanIsKept(t *testing.T) {
+	t.Parallel()
+	passed := 0
+	for seed := uint64(1); seed <= 10 && !t.Failed(); seed++ {
+		w := newWorld(t, seed, 24, 24, 40, 40, 80, 80, 80, 80)
+		var first string
+		var until int64
+		w.checks = []func(*world, start){safe, func(w *world, s start) {
+			walk := s.q.walk()
+			walk.next()
+			if len(walk.keeps) == 0 || !walk.keeps[0].planned {
+				first = ""
+				return
+			}
+			k := walk.keeps[0]
+			if first == k.ticket.ID && k.Until > until {
+				w.t.Errorf("seed %d: %s was to start at %d, and is to start at %d", seed, first, until, k.Until)
+			}
+			first, until = k.ticket.ID, k.Until
+			passed++
+		}}
+		for range 200 {
+			w.in(w.upTo(12*time.Hour), func() {
+				spec := w.randomSpec()
+				spec.Timeout = time.Minute + w.upTo(longest)
+				w.arrive(1000, spec, time.Minute+w.upTo(longest), w.r.Float64())
+			})
+		}
+		w.run()
+		if len(w.waiting) > 0 {
+			t.Errorf("seed %d: %d wait for ever", seed, len(w.waiting))
+		}
+	}
+	if passed < 100 {
+		t.Errorf("%d tickets passed a plan: that proves little", passed)
+	}
+}
+
 // The bound holds in a hard case. User 1000 always holds device 1, so tickets of users who hold none are ahead of its
 // ticket for device 0. User 1009 wants both devices, while there is always a ticket for one.
 func TestTheBoundIsMet(t *testing.T) {
