@@ -2,15 +2,16 @@ package queue
 
 import (
 	"cmp"
+	"container/heap"
 	"slices"
 	"time"
 )
 
 // Line is the requests of one user that have no ticket yet, however many. Requests with the same estimate are of one
-// Class, which is in the order of arrival, so that Take looks only at the first of each class. The zero value is empty.
+// Class, in which the first to arrive is next, so that Take looks only at that one. The zero value is empty.
 type Line struct {
 	Patience time.Duration // as in Own
-	classes  map[Class][]place
+	classes  map[Class]places
 }
 
 // Class is what the estimate of a request depends on.
@@ -25,14 +26,29 @@ type place struct {
 	id      int
 }
 
+// places are those of a class, a heap with the first to arrive in front: what comes back into the line moves no others.
+type places []place
+
+func (p places) Len() int { return len(p) }
+func (p places) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(p[i].arrival, p[j].arrival), cmp.Compare(p[i].id, p[j].id)) < 0
+}
+func (p places) Swap(i, j int) { p[i], p[j] = p[j], p[i] }
+func (p *places) Push(one any) { *p = append(*p, one.(place)) }
+func (p *places) Pop() any {
+	last := (*p)[len(*p)-1]
+	*p = (*p)[:len(*p)-1]
+	return last
+}
+
 // Add puts a request into the line.
 func (l *Line) Add(c Class, arrival int64, id int) {
 	if l.classes == nil {
-		l.classes = map[Class][]place{}
+		l.classes = map[Class]places{}
 	}
-	p := place{arrival, id}
-	at, _ := slices.BinarySearchFunc(l.classes[c], p, func(a, b place) int { return cmp.Or(cmp.Compare(a.arrival, b.arrival), cmp.Compare(a.id, b.id)) })
-	l.classes[c] = slices.Insert(l.classes[c], at, p)
+	list := l.classes[c]
+	heap.Push(&list, place{arrival, id})
+	l.classes[c] = list
 }
 
 // First is the request that is next; false where there is none.
@@ -75,11 +91,17 @@ func (a Own) Displaces(ticketed []Own, now int64) int {
 func (l *Line) Take(now int64, estimate func(kind uint64) time.Duration) (id int, ok bool) {
 	best, _, id, ok := l.first(now, estimate)
 	if ok {
-		if l.classes[best] = l.classes[best][1:]; len(l.classes[best]) == 0 {
-			delete(l.classes, best)
-		}
+		list := l.classes[best]
+		heap.Pop(&list)
+		l.keep(best, list)
 	}
 	return id, ok
+}
+
+func (l *Line) keep(c Class, list places) {
+	if l.classes[c] = list; len(list) == 0 {
+		delete(l.classes, c)
+	}
 }
 
 // Reclass moves the requests of those kinds whose class has become another one.
@@ -88,23 +110,22 @@ func (l *Line) Reclass(which func(kind uint64) bool, of func(id int) Class) {
 		to Class
 		place
 	}
-	var list []moved
-	for c, places := range l.classes {
+	var others []moved
+	for c, list := range l.classes {
 		if !which(c.Kind) {
 			continue
 		}
-		places = slices.DeleteFunc(places, func(p place) bool {
+		list := slices.DeleteFunc(list, func(p place) bool {
 			to := of(p.id)
 			if to != c {
-				list = append(list, moved{to, p})
+				others = append(others, moved{to, p})
 			}
 			return to != c
 		})
-		if l.classes[c] = places; len(places) == 0 {
-			delete(l.classes, c)
-		}
+		heap.Init(&list)
+		l.keep(c, list)
 	}
-	for _, m := range list {
+	for _, m := range others {
 		l.Add(m.to, m.arrival, m.id)
 	}
 }

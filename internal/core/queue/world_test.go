@@ -18,6 +18,7 @@ import (
 // one, tickets start until none is next.
 type world struct {
 	t         *testing.T
+	seed      uint64
 	r         *rand.Rand
 	now       int64 // ns since the world began
 	machine   gpu.Machine
@@ -29,8 +30,9 @@ type world struct {
 	events    agenda
 	checks    []func(w *world, s start)
 	starts    int
-	lapses    map[string]int64 // by ticket: the event at the end of its reservation
-	changed   bool             // since the last settle, something that may let a ticket start
+	lapses    map[string]int64   // by ticket: the event at the end of its reservation
+	promised  map[string]promise // by ticket, as inTime has seen them
+	changed   bool               // since the last settle, something that may let a ticket start
 }
 
 // task is one job from its arrival to its end.
@@ -85,7 +87,7 @@ func (a *agenda) Pop() any {
 }
 
 func newWorld(t *testing.T, seed uint64, sizes ...gpu.Bytes) *world {
-	w := &world{t: t, r: rand.New(rand.NewPCG(seed, 4)), lapses: map[string]int64{}}
+	w := &world{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 4)), lapses: map[string]int64{}, promised: map[string]promise{}}
 	for i, size := range sizes {
 		w.machine.Devices = append(w.machine.Devices, gpu.Device{Index: i, UUID: gpu.UUID(fmt.Sprintf("GPU-%02d", i)), Vendor: gpu.NVIDIA,
 			Name: "NVIDIA A100", PCI: fmt.Sprintf("0000:%02x:00.0", i), MemoryTotal: new(size * gpu.GiB)})

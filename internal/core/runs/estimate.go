@@ -9,27 +9,31 @@ import (
 
 // Past is how long runs took that ended well: what the time of others is estimated from. The zero value is empty.
 type Past struct {
-	kinds   map[uint32][2]time.Duration // the last two of a kind; 0 where there was one
-	recent  map[int][]time.Duration     // the last for a number of devices, up to many
-	medians map[int]time.Duration       // of recent
-	news    bool                        // a kind ended for the first time
+	kinds  map[uint32][2]time.Duration // the last two of a kind; 0 where there was one
+	recent map[int][]time.Duration     // the last on a number of devices, and on anyNumber, up to many
+	means  map[int]time.Duration       // of recent
+	news   bool                        // a kind ended for the first time
 }
 
-// many is how many runs the median is of.
+// many is how many runs a mean is of.
 const many = 99
+
+// anyNumber is in place of a number of devices.
+const anyNumber = 0
 
 // Add adds a run of a kind, 0 for one that is not known, on a number of devices.
 func (p *Past) Add(kind uint32, devices int, took time.Duration) {
 	if p.kinds == nil {
-		p.kinds, p.recent, p.medians = map[uint32][2]time.Duration{}, map[int][]time.Duration{}, map[int]time.Duration{}
+		p.kinds, p.recent, p.means = map[uint32][2]time.Duration{}, map[int][]time.Duration{}, map[int]time.Duration{}
 	}
 	took = max(took, time.Millisecond)
-	n := max(1, devices)
-	list := append(p.recent[n], took)
-	if len(list) > many {
-		list = slices.Delete(list, 0, 1)
+	for _, n := range []int{max(1, devices), anyNumber} {
+		list := append(p.recent[n], took)
+		if len(list) > many {
+			list = slices.Delete(list, 0, 1)
+		}
+		p.recent[n], p.means[n] = list, mean(list)
 	}
-	p.recent[n], p.medians[n] = list, queue.Median(list)
 	if kind != 0 {
 		last, known := p.kinds[kind]
 		p.kinds[kind], p.news = [2]time.Duration{took, last[0]}, p.news || !known
@@ -58,18 +62,15 @@ func (p *Past) Class(kind uint32, devices int, time time.Duration) uint64 {
 func Guessed(class uint64) bool { return class >= unknown }
 
 // Of is the estimate of a class: what the owner said, else the mean of the last two runs of the same kind, else the
-// median of the last runs on as many devices, else the longest median; 0 where none of them is known.
+// mean of the last runs on as many devices, else the mean of the last ones on any number; 0 where none has ended. It is
+// the mean because a few long runs take most of the time, and what orders runs is the device time to be expected.
 func (p *Past) Of(class uint64) time.Duration {
 	switch {
 	case class >= unknown:
-		if median, known := p.medians[int(class-unknown)]; known { //nolint:gosec // a number of devices
-			return median
+		if usual, known := p.means[int(class-unknown)]; known { //nolint:gosec // a number of devices
+			return usual
 		}
-		longest := time.Duration(0)
-		for _, median := range p.medians {
-			longest = max(longest, median)
-		}
-		return longest
+		return p.means[anyNumber]
 	case class >= said:
 		return time.Duration(class - said)
 	}
@@ -78,6 +79,14 @@ func (p *Past) Of(class uint64) time.Duration {
 		return last[0]
 	}
 	return (last[0] + last[1]) / 2
+}
+
+func mean(list []time.Duration) time.Duration {
+	sum := 0.0
+	for _, d := range list {
+		sum += float64(d)
+	}
+	return time.Duration(sum / float64(len(list)))
 }
 
 // Estimate is how long a run may take, as Past.Of says.

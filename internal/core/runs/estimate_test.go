@@ -23,15 +23,16 @@ func TestPast(t *testing.T) {
 	p.Add(7, 1, 40*m)
 	check("the mean of the last two", 7, 1, 0, 30*m)
 	check("its owner knows better", 7, 1, 5*m, 5*m)
-	check("another on one device: the median", 8, 1, 0, 20*m)
-	check("one without a device counts like one on one", 8, 0, 0, 20*m)
+	check("another on one device: the mean", 8, 1, 0, 70*m/3)
+	check("one without a device counts like one on one", 8, 0, 0, 70*m/3)
 	p.Add(9, 4, 3*time.Hour)
 	p.Add(0, 4, 5*time.Hour)
-	check("another on four devices", 8, 4, 0, 5*time.Hour)
-	check("none ran on two: the longest median", 8, 2, 0, 5*time.Hour)
+	check("another on four devices", 8, 4, 0, 4*time.Hour)
+	check("none ran on two: the mean of all", 8, 2, 0, 110*m)
 	for range 2 * many {
 		p.Add(0, 4, m)
 	}
 	check("only the last ones count", 8, 4, 0, m)
-	check("one that was not named is no kind", 0, 1, 0, 20*m)
+	check("also of all", 8, 2, 0, m)
+	check("one that was not named is no kind", 0, 1, 0, 70*m/3)
 }

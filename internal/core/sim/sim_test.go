@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -216,7 +217,6 @@ func TestEstimate(t *testing.T) {
 // BenchmarkDecision is one decision of the own rule, and what follows of it, by how many wait: with the walltimes that
 // users ask for, and where each asks for another one. The exponent is that from 100 waiting on.
 func BenchmarkDecision(b *testing.B) {
-	m := invent(b, "demo:16xA100-80GB")
 	for _, c := range []struct {
 		name  string
 		kinds int
@@ -225,26 +225,93 @@ func BenchmarkDecision(b *testing.B) {
 		lengths := []int{100, 1000, 10_000, 100_000}
 		for _, n := range lengths {
 			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) {
-				r := newReplay(crowd(n+1, c.kinds), Setup{Machine: m, Policy: named("own"), Place: job.Packed})
-				r.now = r.jobs[n].Arrival
-				line := r.line.(*ownLine)
-				r.arrive(0)
-				for i := range n - 1 {
-					line.users[0].queue(&r.jobs[i+1], i+1)
-				}
-				line.waits = n
-				line.seat(0)
+				decide := decisions(b, n, c.kinds)
 				for b.Loop() {
-					t, ok := r.line.next()
-					if !ok {
-						b.Fatal("nothing may start")
-					}
-					r.line.add(t.job)
+					decide()
 				}
 				if took[n] = float64(b.Elapsed().Nanoseconds()) / float64(b.N); n > lengths[0] && took[lengths[0]] > 0 {
 					b.ReportMetric(math.Log(took[n]/took[lengths[0]])/math.Log(float64(n)/float64(lengths[0])), "exponent")
 				}
 			})
+		}
+	}
+}
+
+// decisions has n jobs waiting, and takes one decision at each call.
+func decisions(tb testing.TB, n, kinds int) func() {
+	tb.Helper()
+	r := newReplay(crowd(n+1, kinds), Setup{Machine: invent(tb, "demo:16xA100-80GB"), Policy: named("own"), Place: job.Packed})
+	r.now = r.jobs[n].Arrival
+	line := r.line.(*ownLine)
+	r.arrive(0)
+	for i := range n - 1 {
+		line.users[0].queue(&r.jobs[i+1], i+1)
+	}
+	line.waits = n
+	line.seat(0)
+	return func() {
+		t, ok := r.line.next()
+		if !ok {
+			tb.Fatal("nothing may start")
+		}
+		r.line.add(t.job)
+	}
+}
+
+// TestDecisionCost: a decision costs no more with many waiting jobs where their estimates are the usual ones, and not
+// more than in proportion where all differ. The least of several measurements counts: other programs make it longer.
+func TestDecisionCost(t *testing.T) {
+	for _, c := range []struct {
+		name                    string
+		kinds, few, many, times int
+		most                    float64 // exponent
+	}{{"usual-times", 7, 100, 30_000, 100, 0.3}, {"all-differ", math.MaxInt, 100, 3000, 20, 1.2}} {
+		least := func(n int) float64 {
+			decide, took := decisions(t, n, c.kinds), time.Duration(math.MaxInt64)
+			for range 5 {
+				began := time.Now()
+				for range c.times {
+					decide()
+				}
+				took = min(took, time.Since(began))
+			}
+			return took.Seconds()
+		}
+		exponent := math.Log(least(c.many)/least(c.few)) / math.Log(float64(c.many)/float64(c.few))
+		t.Logf("%s: exponent %.2f", c.name, exponent)
+		if exponent > c.most {
+			t.Errorf("%s: a decision takes time by the number of waiting jobs to the power of %.2f, at most %.1f", c.name, exponent, c.most)
+		}
+	}
+}
+
+// TestWaitingMemory: what a waiting job takes in memory is the same however many wait, and little.
+func TestWaitingMemory(t *testing.T) {
+	heap := func() uint64 {
+		var s runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&s)
+		return s.HeapAlloc
+	}
+	for _, policy := range []string{"own", "fifo", "easy"} {
+		for _, n := range []int{20_000, 300_000} {
+			jobs := crowd(n, 7)
+			for i := range jobs {
+				jobs[i].Arrival = 1_700_000_000e9 + int64(i*60/n) // all have come when step is called
+			}
+			before, waiting, taken := heap(), 0, 0.0
+			_, err := Replay(jobs, Setup{Machine: invent(t, "demo:8xA100-80GB"), Policy: named(policy)}, func(started int) bool {
+				waiting, taken = n-started, float64(heap()-before)
+				return false
+			})
+			if !errors.Is(err, ErrStopped) {
+				t.Fatal(err)
+			}
+			each := taken / float64(waiting)
+			t.Logf("%s: %d waiting jobs take %.1f bytes each", policy, waiting, each)
+			if each > 40 {
+				t.Errorf("%s: %d waiting jobs take %.1f bytes each, at most 40", policy, waiting, each)
+			}
 		}
 	}
 }
