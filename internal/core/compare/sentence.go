@@ -57,17 +57,17 @@ func timeClause(q *Quantity, first Arm, begins bool) string {
 
 // allClause is about the time until all commands have ended.
 func allClause(q *Quantity, first Arm) string {
-	what := "all commands have ended"
+	against := string(first)
 	if first == Alone {
-		what += ", which " + string(Alone) + " run one after the other,"
+		against += ", which is one after the other"
 	}
 	switch r := q.Ratio; {
 	case r.High < 1:
-		return fmt.Sprintf("%s %s sooner in %s than in %s", what, r.inverse().Words(), q.Arm, first)
+		return fmt.Sprintf("%s has all of them done %s sooner than %s", q.Arm, r.inverse().Words(), against)
 	case r.Low > 1:
-		return fmt.Sprintf("%s %s later in %s than in %s", what, r.Words(), q.Arm, first)
+		return fmt.Sprintf("%s has all of them done %s later than %s", q.Arm, r.Words(), against)
 	default:
-		return fmt.Sprintf("for the time until all commands have ended no difference could be shown between %s and %s (%s)", q.Arm, first, r.span())
+		return fmt.Sprintf("between %s and %s no difference could be shown until all of them are done (%s)", q.Arm, first, r.span())
 	}
 }
 

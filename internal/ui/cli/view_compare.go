@@ -15,7 +15,7 @@ func comparedView(w io.Writer, a *compared, t Term) {
 		v.paragraph(span{dim, a.Commands[i].Command + "  "}, normal, asTyped(a.Commands[i].Argv))
 	}
 	if !a.Complete {
-		v.sentence("interrupted: the runs that were complete")
+		v.sentence("interrupted: only the runs that were complete count")
 	}
 	v.comparison(a)
 	for _, text := range a.Conclusion {
