@@ -80,6 +80,7 @@ func sets() []set {
 		{pattern: `gpuard (docker|podman)`, skip: "needs an engine: TestPodman and TestDocker do that"},
 		{pattern: `^gpuard top`, skip: "needs a terminal: TestTop does that"},
 		{pattern: `^gpuard serve`, skip: "stays until Ctrl-C: TestServe does that"},
+		{pattern: `compare .*--chart`, skip: "needs gpuard-view: TestCompareChart does that"},
 		{pattern: `history .*--chart`, skip: "needs gpuard-view: TestHistoryChart does that"},
 		{pattern: `git diff`, skip: "in a repository of the reader"},
 	}
