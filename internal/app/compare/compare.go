@@ -65,7 +65,8 @@ type experiment struct {
 }
 
 // Run runs the experiment. show is called several times a second. A placement that this machine can never give is refused before
-// anything starts; one that is in use is waited for. An interrupted experiment has the runs that were complete.
+// anything starts; one that is in use is waited for. An experiment that is interrupted, or that an error ends, has the runs
+// that were complete.
 func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress)) (*Result, error) {
 	x := &experiment{request: r, host: host, show: show, result: &Result{Runs: []core.Run{}}}
 	for _, argv := range r.Commands {
@@ -74,7 +75,7 @@ func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress
 			err = claim.RefuseContainer(everywhere, argv)
 		}
 		if err != nil {
-			return nil, err
+			return x.result, err
 		}
 		x.paths = append(x.paths, path)
 	}
@@ -87,11 +88,8 @@ func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		x.result.Interrupted, err = heard(), nil
 	}
-	if err != nil {
-		return nil, err
-	}
 	x.result.Answer = core.Conclude(x.described(), x.result.Runs)
-	return x.result, nil
+	return x.result, err
 }
 
 // described is the experiment for its conclusion.
@@ -122,10 +120,12 @@ func (x *experiment) listen(parent context.Context) (ctx context.Context, heard 
 				cancel()
 			}
 		}
-		for range caught.Signals {
-			select {
-			case again <- struct{}{}:
-			default:
+		for sig := range caught.Signals {
+			if sig != syscall.SIGCONT && sig != syscall.SIGTSTP {
+				select {
+				case again <- struct{}{}:
+				default:
+				}
 			}
 		}
 	}()

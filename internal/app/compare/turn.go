@@ -249,14 +249,20 @@ func (s *stage) sample(ctx context.Context) {
 	for _, seat := range s.seats {
 		for _, given := range seat.Plan.Devices {
 			d, slice, ok := m.Find(given.UUID)
-			if !ok || slices.ContainsFunc(devices, func(other gpu.Device) bool { return other.UUID == d.UUID }) {
-				continue
+			if !ok {
+				return
 			}
 			read := *d
 			if slice != nil {
 				read.MemoryUsed = slice.MemoryUsed
 			}
-			devices = append(devices, read)
+			i := slices.IndexFunc(devices, func(other gpu.Device) bool { return other.UUID == d.UUID })
+			switch {
+			case i < 0:
+				devices = append(devices, read)
+			case read.MemoryUsed != nil && (devices[i].MemoryUsed == nil || *devices[i].MemoryUsed < *read.MemoryUsed): // another slice of it
+				devices[i].MemoryUsed = read.MemoryUsed
+			}
 		}
 	}
 	now := time.Now()

@@ -24,6 +24,9 @@ func (a *Answer) sentences(e *Experiment, arm *Summary) (list []string) {
 	if q := a.find(arm.Arm, Everything, timeName); q != nil && q.Ratio != nil && e.Commands > 1 {
 		list = append(list, allClause(q, first.Arm))
 	}
+	if q := a.find(arm.Arm, Everything, energyName); q != nil && q.Ratio != nil && q.Ratio.Shown() {
+		list = append(list, fmt.Sprintf("%s takes %s the energy of %s", arm.Arm, q.Ratio.Words(), first.Arm))
+	}
 	for m := range e.Metrics {
 		for c := range e.Commands {
 			q := a.find(arm.Arm, Letter(c), e.Metrics[m].Name)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -141,14 +142,23 @@ func (p *Program) compareWith(cmd *cobra.Command, args []string, o *compareOptio
 		return p.view()
 	}
 	show, wipe := p.compareProgress(o.json)
-	got, err := compare.Run(cmd.Context(), p.Host, r, show)
-	if wipe(); err != nil {
-		return err
+	got, broken := compare.Run(cmd.Context(), p.Host, r, show)
+	if wipe(); broken != nil && len(got.Runs) == 0 {
+		return broken
 	}
 	a := comparedAnswer(cmd, o, r, got)
 	a.Notes = append(a.Notes, p.said...)
+	if a.Complete = a.Complete && broken == nil; broken != nil && o.json {
+		a.Notes = append(a.Notes, broken.Error())
+	}
 	if err := p.showCompared(o, a); err != nil {
 		return err
+	}
+	switch {
+	case broken != nil && o.json:
+		return &failure{&silent{broken}, exit.Run(broken)}
+	case broken != nil:
+		return broken
 	}
 	if got.Interrupted != nil {
 		compare.Die(got.Interrupted)
@@ -218,22 +228,33 @@ func (p *Program) compareProgress(quiet bool) (show func(compare.Progress), wipe
 	if quiet || !p.term(p.Err).TTY {
 		return func(compare.Progress) {}, func() {}
 	}
+	var mu sync.Mutex
 	var drawn time.Time
-	return func(now compare.Progress) {
-			if !onScreen(p) || time.Since(drawn) < 200*time.Millisecond {
-				return
-			}
-			text := fmt.Sprintf("run %d of %d (%s)", now.Run, now.Runs, now.Arm)
-			if now.Left != nil {
-				text += ", about " + elapsed(*now.Left) + " left"
-			}
-			fmt.Fprint(p.Err, "\r\x1b[K"+cut(text, max(p.term(p.Err).Width-1, 1), "")) // in the last column some terminals begin a new line
-			drawn = time.Now()
-		}, func() {
-			if !drawn.IsZero() && onScreen(p) {
-				fmt.Fprint(p.Err, "\r\x1b[K")
-			}
+	wipe = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !drawn.IsZero() && onScreen(p) {
+			fmt.Fprint(p.Err, "\r\x1b[K")
 		}
+	}
+	say := p.Host.Say
+	p.Host.Say = func(text string) {
+		wipe()
+		say(text)
+	}
+	return func(now compare.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !onScreen(p) || time.Since(drawn) < 200*time.Millisecond {
+			return
+		}
+		text := fmt.Sprintf("run %d of %d (%s)", now.Run, now.Runs, now.Arm)
+		if now.Left != nil {
+			text += ", about " + elapsed(*now.Left) + " left"
+		}
+		fmt.Fprint(p.Err, "\r\x1b[K"+cut(text, max(p.term(p.Err).Width-1, 1), "")) // in the last column some terminals begin a new line
+		drawn = time.Now()
+	}, wipe
 }
 
 // showCompared writes the answer, and then the files of --csv and --chart: the measuring took long, so a file that cannot

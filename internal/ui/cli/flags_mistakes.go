@@ -170,6 +170,7 @@ func example(name string) string {
 		"retry": "--retry 2", "log": "--log run.log", "log-limit": "--log-limit 10M", "time": "--time 12h", "grace": "--grace 30s", "why": "--why xid-errors", "stop-signal": "--stop-signal USR1",
 		"ranks": "--ranks=all or --ranks=own", "save": "--save work", "restore": "--restore work", "keep-while": "--keep-while session.json", "remove": "--remove 'direnv /home/ann/train'", "nproc": "--nproc 4",
 		"over": "--over seed=1..5", "csv": "--csv runs.csv", "commands": "--commands runs.txt", "resume": "--resume gpuard-sweep-1",
+		"arms": "--arms alone,together,apart", "repeat": "--repeat 5", "warmup": "--warmup 1", "metric": "--metric 'loss=loss ([0-9.]+)'",
 		"dir": "--dir sweep", "jobs": "--jobs 4", "jobs-per-gpu": "--jobs-per-gpu 2",
 	}
 	if e := examples[name]; e != "" {
