@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"gpuard/internal/app/machine"
 	core "gpuard/internal/core/compare"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/visible"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proctree"
@@ -24,12 +27,21 @@ import (
 // Request is what is compared.
 type Request struct {
 	Arms     []core.Arm
-	Commands [][]string
+	Commands []Command
+	Load     string // shell command that uses one command while that runs; "" the commands end by themselves
 	Metrics  []core.Metric
 	Warmup   int // runs of each arm that do not count
 	Repeat   int // runs of each arm that count
 	Seed     uint64
 	Devices  []string // whole GPUs to use; none: those that gpuard run would take
+}
+
+// Command is one of those that are compared.
+type Command struct {
+	Name string // its letter, or the name of its service
+	Argv []string
+	Dir  string        // in which it runs; "" here
+	Env  []visible.Var // besides those of its lease
 }
 
 // Result is what was measured.
@@ -69,10 +81,14 @@ type experiment struct {
 // that were complete.
 func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress)) (*Result, error) {
 	x := &experiment{request: r, host: host, show: show, result: &Result{Runs: []core.Run{}}}
-	for _, argv := range r.Commands {
-		path, err := launch.Find(argv[0])
+	for _, c := range r.Commands {
+		program := c.Argv[0]
+		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
+			program = filepath.Join(c.Dir, program)
+		}
+		path, err := launch.Find(program)
 		if err == nil {
-			err = claim.RefuseContainer(everywhere, argv)
+			err = claim.RefuseContainer(everywhere, c.Argv)
 		}
 		if err != nil {
 			return x.result, err
@@ -205,8 +221,8 @@ func (r *Request) Check() error {
 	case r.Warmup < 0 || r.Warmup > 1000:
 		return exit.Usagef("cannot leave out %d runs of each arm: write --warmup 1, or a number from 0 to 1000", r.Warmup)
 	}
-	for i, argv := range r.Commands {
-		if len(argv) == 0 {
+	for i := range r.Commands {
+		if len(r.Commands[i].Argv) == 0 {
 			return exit.Usagef("cannot run command %s: it is empty; write gpuard compare -- COMMAND --and -- COMMAND", core.Letter(i))
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	core "gpuard/internal/core/compare"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/visible"
 	"gpuard/internal/host/batch"
 )
 
@@ -25,6 +26,9 @@ const sampleEvery = 500 * time.Millisecond
 
 // grace is the time between SIGTERM and SIGKILL.
 const grace = 10 * time.Second
+
+// loaded is the variable in which a load has the name of the command that it is for.
+const loaded = "GPUARD_COMPARE"
 
 // outputRead is how much of the end of an output is searched for metrics.
 const outputRead = 4 << 20
@@ -79,12 +83,27 @@ type stage struct {
 type member struct {
 	command      int
 	seat         *claim.Seat
-	log          string
-	pid          int
-	began, ended time.Time
-	how          batch.Ended
-	err          error
+	logs         [2]string // of the command, and of its load
+	pids         [2]int
+	began, ended time.Time   // of its load, where there is one
+	how          batch.Ended // that ended
+	failed       bool
 	peak         *gpu.Bytes
+}
+
+// Indexes of a member's processes.
+const (
+	itself = iota
+	load
+)
+
+// exited is the end of a process.
+type exited struct {
+	of  *member
+	who int
+	how batch.Ended
+	err error
+	at  time.Time
 }
 
 // turn is one run of an arm: its steps, one after the other. An error ends the experiment.
@@ -128,65 +147,101 @@ func (s *stage) conduct(ctx context.Context, what step) (err error) {
 			}
 		}
 	}
-	s.began = time.Now()
-	s.sampled, s.shared = s.began, len(what.desks) < len(what.commands)
+	s.shared = len(what.desks) < len(what.commands)
+	s.begin()
 	for i, c := range what.commands {
 		if err = s.start(c, s.seats[min(i, len(s.seats)-1)]); err != nil {
 			break
 		}
 	}
-	interrupted := s.await(ctx, len(s.members) < len(what.commands))
+	if err == nil && s.request.Load != "" {
+		s.begin()
+		for _, m := range s.members {
+			if err = s.startLoad(m); err != nil {
+				break
+			}
+		}
+	}
+	interrupted := s.await(ctx, err != nil)
 	if kerr := s.tree.Kill(job.Dying); kerr != nil { // what commands leave behind would disturb the next run
 		s.host.Say(kerr.Error())
 	}
 	s.note()
 	for _, m := range s.members {
-		s.crew.bury(m.pid)
+		for _, pid := range m.pids {
+			if pid != 0 {
+				s.crew.bury(pid)
+			}
+		}
 	}
 	return cmp.Or(err, interrupted)
+}
+
+// begin is when measuring begins.
+func (s *stage) begin() {
+	s.began = time.Now()
+	s.sampled = s.began
 }
 
 // name is what the leases of a step are called.
 func (s *stage) name(what step) string {
 	var names []string
 	for _, c := range what.commands {
-		names = append(names, machine.BaseName(s.request.Commands[c]))
+		names = append(names, machine.BaseName(s.request.Commands[c].Argv))
 	}
 	return strings.Join(names, "+")
 }
 
 // start starts a command on a seat.
 func (s *stage) start(c int, seat *claim.Seat) error {
-	m := &member{command: c, seat: seat}
-	m.log = filepath.Join(s.output, fmt.Sprintf("%s-%d-%s.log", strings.ReplaceAll(string(s.run.Arm), ":", "-"), s.run.Round, core.Letter(c)))
-	log, err := os.OpenFile(m.log, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fmt.Errorf("cannot keep the output of the commands: %w", err)
-	}
-	defer log.Close() //nolint:errcheck // the command has its own
-	m.began = time.Now()
-	m.pid, err = s.crew.start(batch.Command{Path: s.paths[c], Argv: s.request.Commands[c], Env: seat.Env, Log: log, Lease: seat.Lock}, s.null)
-	if err != nil {
-		_ = os.Remove(m.log)
-		return fmt.Errorf("cannot run %q: %w", s.request.Commands[c][0], err)
+	m, command := &member{command: c, seat: seat}, s.request.Commands[c]
+	env := visible.Env(seat.Env).With(command.Env)
+	if err := s.launch(m, itself, batch.Command{Path: s.paths[c], Dir: command.Dir, Argv: command.Argv, Env: env, Lease: seat.Lock}); err != nil {
+		return err
 	}
 	s.members = append(s.members, m)
 	if s.shared {
 		return nil // the lease stays this process's
 	}
-	return seat.Entrust(m.pid)
+	return seat.Entrust(m.pids[itself])
 }
 
-// await waits for all members, and measures meanwhile. When one fails, or the experiment is to end, all are ended; at once
+// startLoad starts what uses a command while it runs. It has no device.
+func (s *stage) startLoad(m *member) error {
+	env := visible.Env(claim.WithoutDevices(s.host, job.Spec{CPU: true})).With([]visible.Var{{Name: loaded, Value: s.request.Commands[m.command].Name}})
+	return s.launch(m, load, batch.Command{Path: "/bin/sh", Argv: []string{"sh", "-c", s.request.Load}, Env: env})
+}
+
+// launch starts one process of a member, with its output in a file.
+func (s *stage) launch(m *member, who int, command batch.Command) (err error) {
+	name := fmt.Sprintf("%s-%d-%s%s.log", strings.ReplaceAll(string(s.run.Arm), ":", "-"), s.run.Round, core.Letter(m.command), []string{"", "-load"}[who])
+	m.logs[who] = filepath.Join(s.output, name)
+	if command.Log, err = os.OpenFile(m.logs[who], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return fmt.Errorf("cannot keep the output of the commands: %w", err)
+	}
+	defer command.Log.Close() //nolint:errcheck // the command has its own
+	m.began = time.Now()
+	if m.pids[who], err = s.crew.start(command, s.null); err != nil {
+		_ = os.Remove(m.logs[who])
+		return fmt.Errorf("cannot run %q: %w", command.Argv[0], err)
+	}
+	return nil
+}
+
+// await waits for all processes, and measures meanwhile. When one fails, or the experiment is to end, all are ended; at once
 // where one could not be started.
 func (s *stage) await(ctx context.Context, incomplete bool) (interrupted error) {
-	ended := make(chan *member, len(s.members))
+	ended, left := make(chan exited), 0
 	for _, m := range s.members {
-		go func() {
-			m.how, m.err = batch.Await(m.pid)
-			m.ended = time.Now()
-			ended <- m
-		}()
+		for who, pid := range m.pids {
+			if pid != 0 {
+				left++
+				go func() {
+					how, err := batch.Await(pid)
+					ended <- exited{m, who, how, err, time.Now()}
+				}()
+			}
+		}
 	}
 	tick := time.NewTicker(cmp.Or(s.host.Times.Sample, sampleEvery))
 	defer tick.Stop()
@@ -201,10 +256,10 @@ func (s *stage) await(ctx context.Context, incomplete bool) (interrupted error) 
 	if incomplete {
 		stop()
 	}
-	for left := len(s.members); left > 0; {
+	for left > 0 {
 		select {
-		case m := <-ended:
-			if left--; s.failed(m, kill != nil) {
+		case e := <-ended:
+			if left--; s.ended(e, kill != nil) {
 				stop()
 			}
 		case <-tick.C:
@@ -222,21 +277,33 @@ func (s *stage) await(ctx context.Context, incomplete bool) (interrupted error) 
 	return interrupted
 }
 
-// failed notes why the run does not count, unless its commands were ended before.
-func (s *stage) failed(m *member, ending bool) bool {
+// ended notes the end of a process. The answer is whether the others are to end too: the run has failed, or all load is done.
+func (s *stage) ended(e exited, stopping bool) bool {
+	m, served := e.of, s.request.Load != ""
+	if !m.ended.IsZero() {
+		return false // a command whose load is done, or a load whose command has ended
+	}
+	m.ended, m.how = e.at, e.how
+	what := core.Letter(m.command)
+	if e.who == load {
+		what = "the load of " + what
+	}
 	how := ""
 	switch {
-	case m.err != nil:
-		how = m.err.Error()
-	case m.how.Signal != "":
-		how = "was ended by " + m.how.Signal
-	case m.how.Code != 0:
-		how = fmt.Sprintf("ended with exit code %d", m.how.Code)
+	case e.err != nil:
+		how, m.how.Code = e.err.Error(), -1
+	case e.how.Signal != "":
+		how = "was ended by " + e.how.Signal
+	case e.how.Code != 0:
+		how = fmt.Sprintf("ended with exit code %d", e.how.Code)
+	case served && e.who == itself:
+		how = "ended before its load"
 	}
-	if how != "" && !ending {
-		s.run.Problem = fmt.Sprintf("%s %s; its output: %s", core.Letter(m.command), how, m.log)
+	if how != "" && !stopping {
+		m.failed = true
+		s.run.Problem = fmt.Sprintf("%s %s; its output: %s", what, how, m.logs[e.who])
 	}
-	return how != ""
+	return how != "" || served && !slices.ContainsFunc(s.members, func(m *member) bool { return m.ended.IsZero() })
 }
 
 // sample reads the devices of the run.
@@ -269,7 +336,7 @@ func (s *stage) sample(ctx context.Context) {
 	s.meter.Add(now.Sub(s.sampled), devices)
 	s.sampled = now
 	for _, one := range s.members {
-		one.measure(&m, s.host.Proc.Tree(one.pid))
+		one.measure(&m, s.host.Proc.Tree(one.pids[itself]))
 	}
 }
 
@@ -306,7 +373,7 @@ func (s *stage) note() {
 	for _, m := range s.members {
 		out := &s.run.Commands[m.command]
 		out.Seconds, out.Memory, out.Signal = m.ended.Sub(m.began).Seconds(), m.peak, m.how.Signal
-		if m.how.Signal == "" && m.err == nil {
+		if m.how.Signal == "" && m.how.Code >= 0 {
 			out.Exit = &m.how.Code
 		}
 		if len(s.members) > 1 && out.Seconds > 0 {
@@ -341,15 +408,19 @@ func earlier(a, b time.Time) time.Time {
 // readOutput finds the metrics in what a command printed, which is only kept where the run has failed.
 func (s *stage) readOutput(m *member, out *core.Outcome) {
 	if len(s.request.Metrics) > 0 {
-		text := endOf(m.log)
+		text := endOf(m.logs[itself])
+		if m.logs[load] != "" {
+			text = endOf(m.logs[load])
+		}
 		for _, metric := range s.request.Metrics {
 			if v := metric.In(text); v != nil {
 				out.Metrics = append(out.Metrics, core.Value{Metric: metric.Name, Value: *v})
 			}
 		}
 	}
-	if s.run.Problem == "" || !strings.HasSuffix(s.run.Problem, m.log) {
-		_ = os.Remove(m.log)
+	if !m.failed {
+		_ = os.Remove(m.logs[itself])
+		_ = os.Remove(m.logs[load])
 	}
 }
 

@@ -18,12 +18,14 @@ import (
 	"gpuard/internal/app/exit"
 	core "gpuard/internal/core/compare"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/visible"
 )
 
 type compareOptions struct {
 	arms, metrics, device []string
 	repeat, warmup        int
 	seed                  uint64
+	load, file            string
 	csv, chart            string
 	json                  bool
 }
@@ -50,7 +52,8 @@ found.`
 
 	compareExample = `  gpuard compare -- python a.py --and -- python b.py
   gpuard compare --arms together,apart --repeat 10 -- ./serve --and -- ./train
-  gpuard compare --metric 'img/s=([0-9.]+) img/s' -- ./a --and -- ./b`
+  gpuard compare --metric 'img/s=([0-9.]+) img/s' -- ./a --and -- ./b
+  gpuard compare -f gpuard.yaml --load ./clients.sh llm image`
 )
 
 // and is the word between two commands.
@@ -82,6 +85,8 @@ func (p *Program) compare() *cobra.Command {
 	f.StringArrayVar(&o.metrics, "metric", nil, "a number that the commands print, `NAME=REGEX` or NAME=json:KEY; may be repeated")
 	f.StringSliceVar(&o.device, "device", nil, "`LIST` of the GPUs to use, as for gpuard run (default: those that it would take)")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object at the end")
+	f.StringVar(&o.load, "load", "", "for servers: a shell `COMMAND` that uses one of them, named in GPUARD_COMPARE, while it runs; metrics are what it prints")
+	f.StringVarP(&o.file, "file", "f", "", "with --load: compare services of this `FILE`, such as gpuard.yaml; SERVICE... stands in place of the commands")
 	f.StringVar(&o.csv, "csv", "", "also write all runs into `FILE`")
 	f.StringVar(&o.chart, "chart", "", "also draw the medians into `FILE`, an .svg or .png")
 	p.privateState(cmd)
@@ -118,6 +123,7 @@ type compared struct {
 // comparedCommand is one command.
 type comparedCommand struct {
 	Command string   `json:"command"` // its letter
+	Service string   `json:"service"` // its name in the gpuard.yaml; "" it is none
 	Argv    []string `json:"argv"`
 }
 
@@ -128,14 +134,23 @@ type comparedGPU struct {
 }
 
 func (p *Program) compareWith(cmd *cobra.Command, args []string, o *compareOptions) error {
-	if err := refuseEmpty(cmd, "arms", "metric", "device", "csv", "chart"); err != nil {
+	if err := refuseEmpty(cmd, "arms", "metric", "device", "load", "file", "csv", "chart"); err != nil {
 		return asUsage(err)
 	}
 	if err := p.fill(cmd); err != nil {
 		return err
 	}
-	r, err := o.request(args)
+	r := &compare.Request{Warmup: o.warmup, Repeat: o.repeat, Seed: o.seed, Devices: o.device, Load: o.load}
+	var err error
+	if o.file != "" {
+		r.Commands, err = p.comparedServices(o, args)
+	} else {
+		r.Commands = splitCommands(args)
+	}
 	if err != nil {
+		return err
+	}
+	if err := o.read(r); err != nil {
 		return asUsage(p.atDefault(err))
 	}
 	if o.chart != "" && p.Views.Compared == nil {
@@ -169,53 +184,91 @@ func (p *Program) compareWith(cmd *cobra.Command, args []string, o *compareOptio
 	return nil
 }
 
-// request reads the flags and the commands.
-func (o *compareOptions) request(args []string) (r *compare.Request, err error) {
-	r = &compare.Request{Warmup: o.warmup, Repeat: o.repeat, Seed: o.seed, Devices: o.device}
+// splitCommands are the commands between the words --and, each of which may be followed by --.
+func splitCommands(args []string) (list []compare.Command) {
+	add := func(argv []string) {
+		list = append(list, compare.Command{Name: core.Letter(len(list)), Argv: argv})
+	}
 	for len(args) > 0 {
 		end := slices.Index(args, and)
 		if end < 0 {
-			r.Commands, args = append(r.Commands, args), nil
-			continue
+			add(args)
+			break
 		}
-		r.Commands = append(r.Commands, args[:end])
+		add(args[:end])
 		if args = args[end+1:]; len(args) > 0 && args[0] == "--" {
 			args = args[1:]
 		}
 		if len(args) == 0 {
-			r.Commands = append(r.Commands, nil)
+			add(nil)
 		}
 	}
-	if err := r.Check(); err != nil {
+	return list
+}
+
+// comparedServices are services of a gpuard.yaml. Where they run is what is compared, so their own flags do not count.
+func (p *Program) comparedServices(o *compareOptions, names []string) (list []compare.Command, err error) {
+	if o.load == "" {
+		return nil, usagef("cannot compare services without --load: they do not end by themselves; add --load 'COMMAND', which uses the service named in GPUARD_COMPARE and ends")
+	}
+	project, err := p.load(o.file)
+	if err != nil {
 		return nil, err
+	}
+	for _, name := range names {
+		_, one, err := p.projects().Instance(project, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(one.Command) == 0 {
+			return nil, usagef("cannot compare service %s: it has several instances; name services with one", name)
+		}
+		c := compare.Command{Name: name, Argv: one.Command, Dir: one.WorkDir}
+		for _, pair := range one.Env {
+			name, value, _ := strings.Cut(pair, "=")
+			c.Env = append(c.Env, visible.Var{Name: name, Value: value})
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// read reads the flags, and checks what they and the commands are.
+func (o *compareOptions) read(r *compare.Request) (err error) {
+	if err := r.Check(); err != nil {
+		return err
 	}
 	if err := noRange("device", o.device); err != nil {
-		return nil, err
+		return err
 	}
 	if r.Arms, err = core.ParseArms(o.arms); err != nil {
-		return nil, err
+		return err
 	}
 	for _, text := range o.metrics {
 		m, err := core.ParseMetric(text)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if slices.ContainsFunc(r.Metrics, func(other core.Metric) bool { return other.Name == m.Name }) {
-			return nil, usagef("cannot use two metrics that are called %s: give each a name of its own", m.Name)
+			return usagef("cannot use two metrics that are called %s: give each a name of its own", m.Name)
 		}
 		r.Metrics = append(r.Metrics, m)
 	}
 	if o.chart != "" && !strings.HasSuffix(o.chart, ".svg") && !strings.HasSuffix(o.chart, ".png") {
-		return nil, usagef("cannot draw into %s: its name must end in .svg or .png", o.chart)
+		return usagef("cannot draw into %s: its name must end in .svg or .png", o.chart)
 	}
-	return r, nil
+	return nil
 }
 
 func comparedAnswer(cmd *cobra.Command, o *compareOptions, r *compare.Request, got *compare.Result) *compared {
 	a := &compared{Schema: schema(cmd), Commands: []comparedCommand{}, GPUs: []comparedGPU{}, Repeat: o.repeat, Warmup: o.warmup, Seed: o.seed, Complete: got.Interrupted == nil,
 		Conclusion: got.Answer.Conclusion, Warnings: got.Answer.Warnings, Arms: got.Answer.Arms, Quantities: got.Answer.Quantities, Runs: got.Runs, Outputs: got.Kept, Notes: []string{}}
-	for i, argv := range r.Commands {
-		a.Commands = append(a.Commands, comparedCommand{core.Letter(i), argv})
+	for i, c := range r.Commands {
+		one := comparedCommand{Command: core.Letter(i), Argv: c.Argv}
+		if one.Command != c.Name {
+			one.Service = c.Name
+		}
+		a.Commands = append(a.Commands, one)
 	}
 	for i := range got.Devices {
 		a.GPUs = append(a.GPUs, comparedGPU{got.Devices[i].UUID, got.Devices[i].Name})

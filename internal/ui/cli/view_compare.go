@@ -12,7 +12,12 @@ import (
 func comparedView(w io.Writer, a *compared, t Term) {
 	v := &page{term: t}
 	for i := range a.Commands {
-		v.paragraph(span{dim, a.Commands[i].Command + "  "}, normal, asTyped(a.Commands[i].Argv))
+		c := &a.Commands[i]
+		text := asTyped(c.Argv)
+		if c.Service != "" {
+			text = v.text(c.Service) + ": " + text
+		}
+		v.paragraph(span{dim, c.Command + "  "}, normal, text)
 	}
 	if !a.Complete {
 		v.sentence("interrupted: only the runs that were complete count")
