@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"gpuard/internal/core/compare"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/gate"
@@ -78,8 +80,9 @@ func TestCompare(t *testing.T) {
 		for arm, want := range map[compare.Arm]float64{compare.Alone: 100, compare.Together: 50, compare.Shares: 50, compare.Apart: 100} {
 			same(t, fmt.Sprint(c, " ", arm), a.of(t, c, "rate", arm).Median, want)
 		}
-		if r := a.of(t, c, "seconds", compare.Together).Ratio; r.Ratio < 1.3 || r.Ratio > 2.7 {
-			t.Errorf("together %s takes %v times as long", c, r)
+		one, two := a.of(t, c, "seconds", compare.Alone), a.of(t, c, "seconds", compare.Together) // how long a loaded machine takes above that is not known
+		if r := two.Ratio; one.Lowest < 0.3 || two.Lowest < 0.6 || one.Ratio != nil || r.Low >= r.Ratio || r.Ratio >= r.High {
+			t.Errorf("%s: alone %+v, together %+v, %+v", c, one, two, r)
 		}
 	}
 	contains(t, strings.Join(a.Conclusion, "\n"), "rate of A in together is 0.50 times (0.50 to 0.50) that in alone", "for rate of B no difference could be shown between apart and alone")
@@ -249,18 +252,27 @@ func TestCompareTorch(t *testing.T) {
 	recorded := run(t, program(t, stateFolder(t), nil, "status", "--machine", "demo:2xL4", "--record"))
 	writeFile(t, machine, recorded.out, 0)
 	writeFile(t, script, work, 0)
-	train := []string{"sh", "-c", `exec taskset -c "$CUDA_VISIBLE_DEVICES" /usr/bin/python3 "$0"`, script}
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil || allowed.Count() < 2 {
+		t.Skipf("two processors are needed: %v", err)
+	}
+	train := []string{"sh", "-c", `shift "$CUDA_VISIBLE_DEVICES"; exec taskset -c "$1" /usr/bin/python3 "$0"`, script}
+	for i := range 1024 {
+		if allowed.IsSet(i) {
+			train = append(train, fmt.Sprint(i))
+		}
+	}
 	args := slices.Concat([]string{"--arms", "apart,together", "--repeat", "1", "--warmup", "0", "--metric", "products/s=json:speed.products/s", "--metric", "processor=json:processor", "--metric", `core="cores": \[([0-9]+)\]`, "--json", "--machine", machine, "--"}, train, []string{"--and", "--"}, train)
 	cmd, _ := comparing(t, machine, args...)
 	got := run(t, cmd)
 	a := answerOf(t, got)
 	same(t, "exit", got.code, 0)
 	for i := range a.Runs {
-		cores := map[float64]bool{}
+		on := map[float64]bool{}
 		for c := range a.Runs[i].Commands {
-			cores[*a.Runs[i].Commands[c].Value("core")] = true
+			on[*a.Runs[i].Commands[c].Value("core")] = true
 		}
-		same(t, fmt.Sprint("processors ", a.Runs[i].Arm), len(cores), map[compare.Arm]int{compare.Apart: 2, compare.Together: 1}[a.Runs[i].Arm])
+		same(t, fmt.Sprint("processors ", a.Runs[i].Arm), len(on), map[compare.Arm]int{compare.Apart: 2, compare.Together: 1}[a.Runs[i].Arm])
 	}
 	for _, c := range []string{"A", "B"} {
 		// How fast it is depends on what else runs here; that two share one processor does not.
