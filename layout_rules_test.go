@@ -47,6 +47,7 @@ func layerTable() []layer {
 		{core + "trend", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "status"}},
 		{core + "runs", []string{core + "gpu", core + "queue"}},
 		{core + "sim", []string{core + "gpu", core + "job", core + "pick", core + "queue", core + "runs"}},
+		{core + "compare", []string{core + "gpu"}},
 		{core + "cluster", []string{core + "gpu", core + "job", core + "policy", core + "check"}},
 		{core + "sweep", []string{core + "gpu", core + "suggest", core + "shellquote", core + "runs"}},
 		{core + "container", []string{core + "gpu"}},

@@ -80,6 +80,8 @@ func sets() []set {
 		{pattern: `gpuard (docker|podman)`, skip: "needs an engine: TestPodman and TestDocker do that"},
 		{pattern: `^gpuard top`, skip: "needs a terminal: TestTop does that"},
 		{pattern: `^gpuard serve`, skip: "stays until Ctrl-C: TestServe does that"},
+		{pattern: `compare .*--load`, before: "printf 'services:\\n  llm:\\n    command: sleep 300\\n  image:\\n    command: sleep 300\\n' >gpuard.yaml; printf '#!/bin/sh\\n' >clients.sh; chmod +x clients.sh"},
+		{pattern: `compare .*--chart`, skip: "needs gpuard-view: TestCompareChart does that"},
 		{pattern: `history .*--chart`, skip: "needs gpuard-view: TestHistoryChart does that"},
 		{pattern: `git diff`, skip: "in a repository of the reader"},
 	}

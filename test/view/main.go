@@ -20,5 +20,5 @@ func main() {
 	if factor, err := strconv.Atoi(os.Getenv("TIMES")); err == nil {
 		times.Observe, times.Minute, times.Late = time.Second/time.Duration(factor), time.Minute/time.Duration(factor), 2*time.Second
 	}
-	os.Exit(entry.Start(cmp.Or(os.Getenv("SITE"), "/"), times, cli.Views{Serve: web.Serve, Top: top.Run, Picture: web.Picture, Chart: chart.Waits}))
+	os.Exit(entry.Start(cmp.Or(os.Getenv("SITE"), "/"), times, cli.Views{Serve: web.Serve, Top: top.Run, Picture: web.Picture, Chart: chart.Waits, Compared: chart.Compared}))
 }

@@ -99,7 +99,7 @@ func becomes(cmd *cobra.Command) bool {
 
 // takesCommand reports whether the words after the command's flags belong to another program.
 func takesCommand(cmd *cobra.Command) bool {
-	return becomes(cmd) || cmd != nil && (slices.Contains([]string{"sweep", "submit"}, cmd.Name()) || cmd.HasParent() && cmd.Parent().Name() == "export")
+	return becomes(cmd) || cmd != nil && (slices.Contains([]string{"sweep", "submit", "compare"}, cmd.Name()) || cmd.HasParent() && cmd.Parent().Name() == "export")
 }
 
 // report runs f and gives its error the exit code of commands that do not start a program.
@@ -168,7 +168,7 @@ type command struct {
 // commands lists all commands in the order of the help. The hidden ones, which gpuard starts itself, are last.
 func (p *Program) commands() []command {
 	return []command{
-		{"run", p.run}, {"docker", p.docker}, {"podman", p.podman}, {"sweep", p.sweep}, {"submit", p.submit}, {"export", p.export}, {"queue", p.queue}, {"wait", p.wait}, {"cancel", p.cancel}, {"history", p.history}, {"simulate", p.simulate}, {"hold", p.hold}, {"reserve", p.reserve}, {"env", p.env}, {"release", p.release}, {"evict", p.evict},
+		{"run", p.run}, {"docker", p.docker}, {"podman", p.podman}, {"sweep", p.sweep}, {"submit", p.submit}, {"export", p.export}, {"queue", p.queue}, {"wait", p.wait}, {"cancel", p.cancel}, {"history", p.history}, {"simulate", p.simulate}, {"compare", p.compare}, {"hold", p.hold}, {"reserve", p.reserve}, {"env", p.env}, {"release", p.release}, {"evict", p.evict},
 		{"up", p.up}, {"ps", p.ps}, {"logs", p.logs}, {"restart", p.restart}, {"down", p.down},
 		{"status", p.status}, {"top", p.top}, {"serve", p.serve}, {"explain", p.explain}, {"verify", p.verify}, {"doctor", p.doctor}, {"lint", p.lint},
 		{"cdi", p.cdi}, {"setup", p.setup}, {"drain", p.drain}, {"undrain", p.undrain}, {"completion", p.completion},

@@ -27,7 +27,7 @@ func manExits(cmd *cobra.Command) string {
 		return table(append([]exit.Code{{Code: 0, Meaning: "done"}}, exit.Codes()...))
 	case "verify":
 		return table(exit.VerifyCodes())
-	case "sweep":
+	case "sweep", "compare":
 		ends := []exit.Code{{Code: 0, Meaning: "all runs ended with 0"}, {Code: 1, Meaning: "some runs failed"}}
 		return table(append(ends, slices.DeleteFunc(exit.Codes(), func(e exit.Code) bool { return e.Code < 122 })...))
 	case "submit":
@@ -59,7 +59,7 @@ func manTerms(list []manTerm, cmd *cobra.Command) string {
 }
 
 func manVariables() []manTerm {
-	leasing := []string{"run", "docker", "podman", "hold", "env", "sweep", "up", "restart"}
+	leasing := []string{"run", "docker", "podman", "hold", "env", "sweep", "compare", "up", "restart"}
 	choosing := append([]string{"explain", "verify", "doctor", "status"}, leasing...)
 	return []manTerm{
 		{"GPUARD_MACHINE", "the same as --machine", nil},

@@ -18,6 +18,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
+	"gpuard/internal/core/compare"
 	"gpuard/internal/core/sim"
 	"gpuard/internal/core/trend"
 )
@@ -77,10 +78,11 @@ func (p *Program) serveWith(cmd *cobra.Command, o *observe.Serving) error {
 
 // Views are the commands that gpuard-view has; those that are nil are started there.
 type Views struct {
-	Serve   func(context.Context, observe.View, observe.Serving) error
-	Top     func(context.Context, observe.View) error
-	Picture func(use trend.UseTable, format string) ([]byte, error) // "svg" or "png"
-	Chart   func(results []sim.Result, png bool) ([]byte, error)    // of simulate
+	Serve    func(context.Context, observe.View, observe.Serving) error
+	Top      func(context.Context, observe.View) error
+	Picture  func(use trend.UseTable, format string) ([]byte, error)       // "svg" or "png"
+	Chart    func(results []sim.Result, png bool) ([]byte, error)          // of simulate
+	Compared func(quantities []compare.Quantity, png bool) ([]byte, error) // of compare
 }
 
 // view becomes gpuard-view, with the same arguments.

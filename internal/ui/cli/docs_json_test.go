@@ -26,7 +26,7 @@ func readFields(t *testing.T) *fieldTable {
 		"time.Time": "time (RFC 3339)", "time.Duration": "nanoseconds", "gpu.Bytes": "bytes", "string": "text", "bool": "true or false",
 		"int": "number", "uint32": "number", "uint64": "number", "int64": "number", "float64": "number",
 	}}
-	for name, dir := range map[string]string{"cli": ".", "leases": "../../app/leases", "explain": "../../app/explain", "run": "../../app/run", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda", "verify": "../../*/verify", "leftover": "../../core/leftover", "lint": "../../core/lint", "check": "../../core/check", "linter": "../../app/linter", "service": "../../core/service", "ranks": "../../core/ranks", "queue": "../../app/queue", "runs": "../../core/runs", "record": "../../core/runs", "sweep": "../../core/sweep", "setup": "../../app/setup", "edit": "../../core/edit", "web": "../web", "trend": "../../core/trend", "handoff": "../../core/handoff", "tell": "../../app/tell", "sim": "../../core/sim"} {
+	for name, dir := range map[string]string{"cli": ".", "leases": "../../app/leases", "explain": "../../app/explain", "run": "../../app/run", "job": "../../core/job", "visible": "../../core/visible", "gpu": "../../core/gpu", "health": "../../core/health", "status": "../../core/status", "libcuda": "../../host/libcuda", "verify": "../../*/verify", "leftover": "../../core/leftover", "lint": "../../core/lint", "check": "../../core/check", "linter": "../../app/linter", "service": "../../core/service", "ranks": "../../core/ranks", "queue": "../../app/queue", "runs": "../../core/runs", "record": "../../core/runs", "sweep": "../../core/sweep", "setup": "../../app/setup", "edit": "../../core/edit", "web": "../web", "trend": "../../core/trend", "handoff": "../../core/handoff", "tell": "../../app/tell", "sim": "../../core/sim", "core": "../../core/compare"} {
 		paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("cannot find the source of %s in %s", name, dir)
@@ -195,6 +195,7 @@ func answers() [][2]string {
 		{"gpuard queue --json", "cli.queueAnswer"},
 		{"gpuard history --json", "cli.historyAnswer"},
 		{"gpuard simulate --json", "cli.simulated"},
+		{"gpuard compare --json", "cli.compared"},
 		{"gpuard sweep --dry-run --json", "cli.sweepPreview"},
 		{"gpuard setup --json", "cli.setupList"},
 		{"gpuard setup TARGET --json", "setup.Report"},

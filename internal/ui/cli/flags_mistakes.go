@@ -173,6 +173,7 @@ func example(name string) string {
 		"nice": "--nice 10", "after": "--after 17", "array": "--array 1-20%4", "note": "--note 'paper figures'", "notify": "--notify ./tell-me", "env": "--env HF_HOME", "workdir": "--workdir /data/run",
 		"engine": "--engine slurm", "file": "--file gpuard.yaml", "image": "--image registry.example.org/train:1", "namespace": "--namespace team", "queue": "--queue gpu",
 		"since": "--since 30d", "by": "--by user", "chart": "--chart use.svg", "tail": "--tail 100", "idle": "--idle 2h", "every": "--every 10", "listen": "--listen 127.0.0.1:8470",
+		"arms": "--arms alone,together,apart", "repeat": "--repeat 5", "warmup": "--warmup 1", "metric": "--metric 'loss=loss ([0-9.]+)'",
 		"dir": "--dir sweep", "jobs": "--jobs 4", "jobs-per-gpu": "--jobs-per-gpu 2",
 	}
 	if e := examples[name]; e != "" {

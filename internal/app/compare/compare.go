@@ -1,0 +1,230 @@
+// Package compare runs an experiment on the real machine: the same commands in several placements, alternately, each run
+// with leases of its own. Package core/compare plans it and says what follows.
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	core "gpuard/internal/core/compare"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/interrupt"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/proctree"
+)
+
+// Request is what is compared.
+type Request struct {
+	Arms     []core.Arm
+	Commands []Command
+	Load     string // shell command that uses one command while that runs; "" the commands end by themselves
+	Metrics  []core.Metric
+	Warmup   int // runs of each arm that do not count
+	Repeat   int // runs of each arm that count
+	Seed     uint64
+	Devices  []string // whole GPUs to use; none: those that gpuard run would take
+}
+
+// Command is one of those that are compared.
+type Command struct {
+	Name string // its letter, or the name of its service
+	Argv []string
+	Dir  string        // in which it runs; "" here
+	Env  []visible.Var // besides those of its lease
+}
+
+// Result is what was measured.
+type Result struct {
+	Answer      *core.Answer
+	Runs        []core.Run
+	Devices     []gpu.Device // whole ones that were used
+	Kept        string       // folder with the output of the runs that failed; "" there was none
+	Interrupted os.Signal    // that ended the experiment; nil: it is complete
+}
+
+// Progress is how far an experiment is.
+type Progress struct {
+	Run, Runs int // the one that runs, from 1
+	Arm       core.Arm
+	Left      *time.Duration // expected to the end; nil: nothing is known yet
+}
+
+// experiment is a request on its way.
+type experiment struct {
+	*places
+	request *Request
+	host    *machine.Host
+	show    func(Progress)
+	turns   []core.Turn
+	result  *Result
+	paths   []string // of the programs
+	output  string   // folder of what the commands print
+	null    *os.File
+	tree    *proctree.Tree
+	crew    crew
+	again   <-chan struct{} // has a value when the user asks a second time to end
+}
+
+// Run runs the experiment. show is called several times a second. A placement that this machine can never give is refused before
+// anything starts; one that is in use is waited for. An experiment that is interrupted, or that an error ends, has the runs
+// that were complete.
+func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress)) (*Result, error) {
+	x := &experiment{request: r, host: host, show: show, result: &Result{Runs: []core.Run{}}}
+	for _, c := range r.Commands {
+		program := c.Argv[0]
+		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
+			program = filepath.Join(c.Dir, program)
+		}
+		path, err := launch.Find(program)
+		if err == nil {
+			err = claim.RefuseContainer(everywhere, c.Argv)
+		}
+		if err != nil {
+			return x.result, err
+		}
+		x.paths = append(x.paths, path)
+	}
+	ctx, heard, stop := x.listen(ctx)
+	defer stop()
+	err := x.prepare(ctx)
+	if err == nil {
+		err = x.conduct(ctx)
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		x.result.Interrupted, err = heard(), nil
+	}
+	x.result.Answer = core.Conclude(x.described(), x.result.Runs)
+	return x.result, err
+}
+
+// described is the experiment for its conclusion.
+func (x *experiment) described() *core.Experiment {
+	e := &core.Experiment{Arms: x.request.Arms, Commands: len(x.request.Commands), Metrics: x.request.Metrics, Planned: x.request.Repeat}
+	for i := range x.result.Devices {
+		e.Models = append(e.Models, x.result.Devices[i].Name)
+	}
+	return e
+}
+
+// Die ends this process by the signal that ended an experiment.
+func Die(sig os.Signal) { interrupt.Die(sig) }
+
+// listen ends the context at a signal that asks this process to end. A stopped process would measure its own pause.
+func (x *experiment) listen(parent context.Context) (ctx context.Context, heard func() os.Signal, stop func()) {
+	ctx, cancel := context.WithCancel(parent)
+	caught, first, again := interrupt.Catch(), make(chan os.Signal, 1), make(chan struct{}, 1)
+	x.again = again
+	go func() {
+		for ctx.Err() == nil {
+			switch sig := <-caught.Signals; sig {
+			case syscall.SIGCONT, nil:
+			case syscall.SIGTSTP:
+				x.host.Say("cannot be stopped while it measures; Ctrl-C ends it and shows what is there")
+			default:
+				first <- sig
+				cancel()
+			}
+		}
+		for sig := range caught.Signals {
+			if sig != syscall.SIGCONT && sig != syscall.SIGTSTP {
+				select {
+				case again <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}()
+	heard = func() os.Signal {
+		select {
+		case sig := <-first:
+			return sig
+		default: // the caller's context has ended
+			return syscall.SIGTERM
+		}
+	}
+	return ctx, heard, func() {
+		cancel()
+		caught.Stop()
+	}
+}
+
+// prepare finds the places of all arms, and opens what the runs need.
+func (x *experiment) prepare(ctx context.Context) (err error) {
+	if x.places, err = findPlaces(ctx, x.host, x.request); err != nil {
+		return err
+	}
+	x.result.Devices = x.devices
+	draw := rand.New(rand.NewPCG(x.request.Seed, 0)) //nolint:gosec // repeatable on purpose
+	x.turns = core.Turns(x.request.Arms, len(x.request.Commands), x.request.Warmup, x.request.Repeat, draw.IntN)
+	if x.output, err = os.MkdirTemp("", "gpuard-compare-"); err != nil {
+		return fmt.Errorf("cannot make a folder for the output of the commands: %w; name another one: TMPDIR=DIR", err)
+	}
+	x.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	return err
+}
+
+// conduct runs all turns.
+func (x *experiment) conduct(ctx context.Context) error {
+	x.tree = proctree.Adopt(x.crew.awaits, machine.OwnHelper) // after the shares are settled: what measures them must not be adopted
+	defer func() {
+		x.tree.Leave()
+		_ = x.null.Close()
+		if os.Remove(x.output) != nil { // something is in it
+			x.result.Kept = x.output
+		}
+	}()
+	told := map[core.Arm]bool{}
+	for _, turn := range x.turns {
+		run, err := x.turn(ctx, turn)
+		if err != nil {
+			return err
+		}
+		x.result.Runs = append(x.result.Runs, *run)
+		if run.Problem != "" && !told[turn.Arm] { // the others are counted in the answer
+			told[turn.Arm] = true
+			x.host.Say(fmt.Sprintf("a run of %s does not count: %s", turn.Arm, run.Problem))
+		}
+	}
+	return nil
+}
+
+// progress tells how far the experiment is; the run that goes has lasted so long.
+func (x *experiment) progress(arm core.Arm, lasted time.Duration) {
+	done := len(x.result.Runs)
+	p := Progress{Run: done + 1, Runs: len(x.turns), Arm: arm}
+	if left := core.Left(x.turns, x.result.Runs); left != nil {
+		p.Left = new(max(time.Duration(*left*float64(time.Second))-lasted, 0))
+	}
+	x.show(p)
+}
+
+// Check refuses numbers that make no experiment.
+func (r *Request) Check() error {
+	switch {
+	case len(r.Commands) < 2:
+		return exit.Usagef("cannot compare one command: write two or more, such as gpuard compare -- python a.py --and -- python b.py; the same one twice is fine")
+	case len(r.Commands) > 26:
+		return exit.Usagef("cannot compare %d commands: 26 are the most", len(r.Commands))
+	case r.Repeat < 1 || r.Repeat > 1000:
+		return exit.Usagef("cannot run each arm %d times: write --repeat 5, or a number from 1 to 1000", r.Repeat)
+	case r.Warmup < 0 || r.Warmup > 1000:
+		return exit.Usagef("cannot leave out %d runs of each arm: write --warmup 1, or a number from 0 to 1000", r.Warmup)
+	}
+	for i := range r.Commands {
+		if len(r.Commands[i].Argv) == 0 {
+			return exit.Usagef("cannot run command %s: it is empty; write gpuard compare -- COMMAND --and -- COMMAND", core.Letter(i))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	core "gpuard/internal/core/compare"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// everywhere asks for one GPU.
+var everywhere = job.Spec{GPUs: 1}
+
+// places are the devices of an experiment, chosen once so that all arms have the same, and where leases of them come from.
+type places struct {
+	devices []gpu.Device // whole ones
+	first   *claim.Desk
+	whole   []*claim.Desk              // of each GPU, alone
+	shared  map[core.Arm][]*claim.Desk // of each GPU, a share
+	slices  map[core.Arm][]*claim.Desk // of MIG
+}
+
+// findPlaces finds the devices of all arms, or says which arm cannot be placed and what is missing.
+func findPlaces(ctx context.Context, host *machine.Host, r *Request) (*places, error) {
+	p := &places{shared: map[core.Arm][]*claim.Desk{}, slices: map[core.Arm][]*claim.Desk{}}
+	for _, arm := range r.Arms {
+		if arm.Kind() != core.MIG {
+			continue
+		}
+		if err := p.findSlices(ctx, host, arm, len(r.Commands)); err != nil {
+			return nil, err
+		}
+	}
+	if !slices.ContainsFunc(r.Arms, func(a core.Arm) bool { return a.Kind() != core.MIG }) {
+		return p, nil
+	}
+	if slices.Contains(r.Arms, core.MPS) { // before a GPU is waited for
+		if _, err := claim.SettleQuota(ctx, host, share(core.MPS, gpu.MiB)); err != nil {
+			return nil, ofArm(core.MPS, err)
+		}
+	}
+	if err := p.findGPUs(ctx, host, r); err != nil {
+		return nil, err
+	}
+	for _, arm := range r.Arms {
+		if arm != core.Shares && arm != core.MPS {
+			continue
+		}
+		if err := p.findShares(ctx, host, arm, len(r.Commands)); err != nil {
+			return nil, ofArm(arm, err)
+		}
+	}
+	return p, nil
+}
+
+// share asks for a share as an arm means it.
+func share(arm core.Arm, size gpu.Bytes) job.Spec {
+	spec := everywhere
+	spec.Share = size
+	if arm == core.MPS {
+		spec.Quota, spec.Require = job.MPS, job.MPS
+	}
+	return spec
+}
+
+// ofArm says which arm cannot be placed.
+func ofArm(arm core.Arm, err error) error {
+	var refusal *job.Refusal
+	if errors.As(err, &refusal) {
+		named := *refusal
+		named.Summary, named.Remedy = fmt.Sprintf("cannot compare %s: %s", arm, refusal.Summary), fmt.Sprintf("leave %s out of --arms, or name other GPUs (--device)", arm)
+		return &named
+	}
+	return fmt.Errorf("cannot compare %s: %w", arm, err)
+}
+
+// findGPUs leases as many GPUs as the widest arm needs, which waits for them, and gives them back.
+func (p *places) findGPUs(ctx context.Context, host *machine.Host, r *Request) error {
+	widest, need := core.Arm(""), 1
+	for _, arm := range r.Arms {
+		if arm.Kind() != core.MIG && widest == "" {
+			widest = arm
+		}
+		if arm == core.Apart {
+			widest, need = arm, len(r.Commands)
+		}
+	}
+	spec := job.Spec{GPUs: need, Devices: r.Devices}
+	if len(r.Devices) > 0 {
+		if spec.GPUs = 0; len(r.Devices) < need {
+			return exit.Usagef("cannot compare %s on %d GPU: each of the %d commands gets one; name as many in --device, or leave it out", core.Apart, len(r.Devices), need)
+		}
+	}
+	desk, err := p.desk(ctx, host, spec)
+	if err != nil {
+		return ofArm(widest, err)
+	}
+	seat, err := desk.Wait(ctx, "compare", p.queued(host))
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return ofArm(widest, err)
+	}
+	found, err := host.Read(ctx, gpu.Identity)
+	if lerr := seat.Leave(); err == nil {
+		err = lerr
+	}
+	if err != nil {
+		return err
+	}
+	for _, given := range seat.Plan.Devices {
+		d, slice, ok := found.Find(given.UUID)
+		if !ok || slice != nil {
+			return exit.Usagef("cannot compare on %s: name whole GPUs in --device; slices have an arm of their own, mig", given.UUID)
+		}
+		p.devices = append(p.devices, *d)
+		whole, err := p.desk(ctx, host, job.Spec{Devices: []string{string(d.UUID)}})
+		if err != nil {
+			return err
+		}
+		p.whole = append(p.whole, whole)
+	}
+	return nil
+}
+
+// queued says once that a GPU is waited for.
+func (p *places) queued(host *machine.Host) func() {
+	return func() { host.Say("waiting for the GPUs, which are in use; gpuard queue shows the line") }
+}
+
+// desk is where leases come from; all are of one folder.
+func (p *places) desk(ctx context.Context, host *machine.Host, spec job.Spec) (d *claim.Desk, err error) {
+	if p.first != nil {
+		return p.first.For(ctx, host, spec)
+	}
+	p.first, err = claim.OpenDesk(ctx, host, spec)
+	return p.first, err
+}
+
+// findShares gives each command an equal part of the memory of each GPU.
+func (p *places) findShares(ctx context.Context, host *machine.Host, arm core.Arm, commands int) error {
+	for i := range p.devices {
+		on := job.Spec{Devices: []string{string(p.devices[i].UUID)}}
+		size, err := claim.Portion(ctx, host, on, commands)
+		if err != nil {
+			return err
+		}
+		spec := share(arm, size)
+		spec.GPUs, spec.Devices = 0, on.Devices
+		desk, err := p.desk(ctx, host, spec)
+		if err != nil {
+			return err
+		}
+		p.shared[arm] = append(p.shared[arm], desk)
+	}
+	return nil
+}
+
+// findSlices finds a GPU with as many slices as there are commands: of the profile of the arm, else of the one with the
+// most memory.
+func (p *places) findSlices(ctx context.Context, host *machine.Host, arm core.Arm, commands int) error {
+	found, err := host.Read(ctx, gpu.Identity)
+	if err != nil {
+		return err
+	}
+	var best []gpu.MIGDevice
+	for i := range found.Devices {
+		of := map[string][]gpu.MIGDevice{}
+		for _, slice := range found.Devices[i].MIG {
+			if arm.Profile() == "" || strings.EqualFold(slice.Profile, arm.Profile()) {
+				of[slice.Profile] = append(of[slice.Profile], slice)
+			}
+		}
+		for _, list := range of {
+			if len(list) >= commands && (best == nil || larger(list[0], best[0])) {
+				best = list[:commands]
+			}
+		}
+	}
+	if best == nil {
+		what := "MIG slices of one profile"
+		if arm.Profile() != "" {
+			what = arm.Profile() + " slices"
+		}
+		return &job.Refusal{Summary: fmt.Sprintf("cannot compare %s: no GPU has %d %s", arm, commands, what), Never: true, Reasons: []job.Reason{},
+			Remedy: "have them made (nvidia-smi mig), or leave the arm out; gpuard status shows the slices"}
+	}
+	for _, slice := range best {
+		desk, err := p.desk(ctx, host, job.Spec{Devices: []string{string(slice.UUID)}})
+		if err != nil {
+			return ofArm(arm, err)
+		}
+		p.slices[arm] = append(p.slices[arm], desk)
+	}
+	return nil
+}
+
+// larger orders slices by memory, then by the name of the profile, so that the answer is always the same.
+func larger(a, b gpu.MIGDevice) bool {
+	size := func(m gpu.MIGDevice) gpu.Bytes {
+		if m.MemoryTotal == nil {
+			return 0
+		}
+		return *m.MemoryTotal
+	}
+	if size(a) != size(b) {
+		return size(a) > size(b)
+	}
+	return a.Profile < b.Profile
+}
+
+// step is what of a run happens at the same time.
+type step struct {
+	commands []int
+	desks    []*claim.Desk // of each command; one of all is a lease that they have in common
+}
+
+// steps are the parts of a turn, one after the other.
+func (p *places) steps(t core.Turn) []step {
+	on := func(desks []*claim.Desk, i int) *claim.Desk { return desks[i%len(desks)] }
+	all := step{commands: t.Places}
+	switch t.Arm.Kind() {
+	case core.Alone:
+		var list []step
+		for i, c := range t.Places {
+			list = append(list, step{[]int{c}, []*claim.Desk{on(p.whole, i)}})
+		}
+		return list
+	case core.Together:
+		all.desks = []*claim.Desk{on(p.whole, t.Places[0])}
+	case core.Apart:
+		all.desks = p.whole[:len(t.Places)]
+	case core.MIG:
+		all.desks = p.slices[t.Arm]
+	default:
+		for range t.Places {
+			all.desks = append(all.desks, on(p.shared[t.Arm], t.Places[0]))
+		}
+	}
+	return []step{all}
+}
