@@ -92,11 +92,17 @@ func (q *Queue) Jobs(numbers []int) (list []Entry, err error) {
 		if n < 1 || n > len(state.Runs) {
 			return nil, exit.Usagef("cannot find job %d: the last one is job %d; see: gpuard queue", n, len(state.Runs))
 		}
-		e, err := q.entry(state, n-1, stateOf(state, n-1))
-		if err != nil {
-			return nil, err
+		j, known := q.asked[n-1]
+		if !known {
+			if j, err = q.Of(n - 1); err != nil {
+				return nil, err
+			}
+			if q.asked == nil {
+				q.asked = map[int]Job{}
+			}
+			q.asked[n-1] = j
 		}
-		list = append(list, e)
+		list = append(list, q.entry(state, n-1, stateOf(state, n-1), j))
 	}
 	return list, nil
 }
@@ -128,11 +134,11 @@ func (q *Queue) list(which func(State) bool, most int) (list []Entry, more int, 
 			more++
 			continue
 		}
-		e, err := q.entry(state, run, where)
+		j, err := q.Of(run)
 		if err != nil {
 			return nil, 0, err
 		}
-		list = append(list, e)
+		list = append(list, q.entry(state, run, where, j))
 	}
 	return list, more, nil
 }
@@ -166,11 +172,7 @@ func stateOf(state *record.State, run int) State {
 	return Waiting
 }
 
-func (q *Queue) entry(state *record.State, run int, where State) (Entry, error) {
-	j, err := q.Of(run)
-	if err != nil {
-		return Entry{}, err
-	}
+func (q *Queue) entry(state *record.State, run int, where State, j Job) Entry {
 	r := &state.Runs[run]
 	last := r.Last()
 	e := Entry{Number: run + 1, Name: r.Name, State: where, Command: j.Command, Folder: j.Folder, Note: j.Note, Spec: j.Spec, Machine: j.Machine, Nice: r.Nice,
@@ -179,7 +181,7 @@ func (q *Queue) entry(state *record.State, run int, where State) (Entry, error) 
 		e.Awaits = append(e.Awaits, other+1)
 	}
 	if r.Away != nil {
-		return e.away(r, last), nil
+		return e.away(r, last)
 	}
 	born := r.Born()
 	e.Waited = time.Since(r.Submitted).Seconds()
@@ -206,7 +208,7 @@ func (q *Queue) entry(state *record.State, run int, where State) (Entry, error) 
 	if where.Over() {
 		e.Ended = &last.At
 	}
-	return e, nil
+	return e
 }
 
 // away adds what another scheduler has said.

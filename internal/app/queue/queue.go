@@ -52,6 +52,7 @@ type Queue struct {
 	journal *journal.Journal
 	state   *record.State
 	written chan struct{}
+	asked   map[int]Job // that Jobs has read, by run: what waits for them looks at them again and again
 }
 
 // Files in the folder.

@@ -247,9 +247,11 @@ type queueAnswer struct {
 }
 
 func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
-	if q, err := queue.Open(p.Host, false); err != nil {
+	q, err := queue.Open(p.Host, false)
+	if err != nil {
 		return err
-	} else if q != nil {
+	}
+	if q != nil {
 		defer q.Close()
 		if err := p.revive(q); err != nil {
 			return err
@@ -259,7 +261,7 @@ func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
 	if o.json {
 		most = math.MaxInt
 	}
-	a, more, err := p.queued(cmd.Context(), most, true)
+	a, more, err := p.queued(cmd.Context(), q, most, true)
 	if err != nil {
 		return err
 	}
@@ -273,16 +275,11 @@ func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
 	return nil
 }
 
-// queued is the queue as it is now, with at most so many jobs that wait; more wait besides. With ask other schedulers are
-// asked for their jobs.
-func (p *Program) queued(ctx context.Context, most int, ask bool) (a queueAnswer, more int, err error) {
+// queued is the line of all, and the queue of this user, nil where there is none, as they are now, with at most so many
+// jobs that wait; more wait besides. With ask other schedulers are asked for their jobs.
+func (p *Program) queued(ctx context.Context, q *queue.Queue, most int, ask bool) (a queueAnswer, more int, err error) {
 	a = queueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Engines: []queue.Trouble{}}
-	q, err := queue.Open(p.Host, false)
-	if err != nil {
-		return a, 0, err
-	}
 	if q != nil {
-		defer q.Close()
 		if a.Kept = q.Kept(); !a.Kept {
 			a.Problem = q.Problem()
 		}

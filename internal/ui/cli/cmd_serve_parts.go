@@ -69,7 +69,15 @@ func (p *Program) sources() []observe.Source {
 		{Name: "queue", Title: "Queue", Every: 2 * time.Second, Public: shown(publicQueue), Gauges: queueGauges, Read: within(10*time.Second, func(ctx context.Context) (queuePart, error) {
 			last, now := asked.Load(), time.Now().UnixNano()
 			ask := now-last > int64(askAgain) && asked.CompareAndSwap(last, now)
-			a, more, err := p.apart().queued(ctx, shownJobs, ask)
+			apart := p.apart()
+			q, err := queue.Open(apart.Host, false)
+			if err != nil {
+				return queuePart{}, err
+			}
+			if q != nil {
+				defer q.Close()
+			}
+			a, more, err := apart.queued(ctx, q, shownJobs, ask)
 			return queuePart{a, more}, err
 		})},
 		{Name: "services", Title: "Services", Every: 2 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (servicesAnswer, error) {

@@ -140,7 +140,7 @@ func (p *Program) submitHere(cmd *cobra.Command, o *submitOptions, args []string
 		return err
 	}
 	number, logs, err := q.Submit(what, j, p.Host.Env, tasks, most)
-	if err == nil && !q.Kept() {
+	if err == nil && !what.Held && !q.Kept() { // one that is held starts nothing
 		err = q.Serve()
 	}
 	if err != nil {

@@ -53,14 +53,26 @@ func (p *Program) waitFor(ctx context.Context, args []string, first bool) (code 
 	}
 	defer q.Close()
 	f := following{p: p, q: q}
-	for {
-		list, err := f.jobs(ctx, numbers)
+	ended := map[int]*queue.Entry{}
+	for rest := numbers; ; {
+		list, err := f.jobs(ctx, rest)
 		if err != nil {
 			return 0, err
 		}
 		over, open := parted(list)
+		for _, e := range over {
+			ended[e.Number] = e
+		}
+		rest = nil
+		for _, e := range open {
+			rest = append(rest, e.Number)
+		}
 		if len(open) == 0 || first && len(over) > 0 {
-			for _, e := range over {
+			for _, n := range numbers {
+				e := ended[n]
+				if e == nil {
+					continue
+				}
 				fmt.Fprintln(p.Err, "gpuard: "+endText(e))
 				if code == 0 {
 					code = e.Code(func(name string) int { return int(unix.SignalNum(name)) })
@@ -73,6 +85,9 @@ func (p *Program) waitFor(ctx context.Context, args []string, first bool) (code 
 		}
 		if ctx.Err() != nil {
 			return 0, errors.New("cannot wait any longer: it was ended")
+		}
+		if len(rest) > 1 { // of many jobs several end in a short time
+			time.Sleep(time.Duration(min(len(rest), 50)) * time.Millisecond)
 		}
 	}
 }
