@@ -161,12 +161,19 @@ func ms(d time.Duration) string { return fmt.Sprintf("%.2f ms", float64(d.Micros
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// verdict fails the benchmark where a goal is missed; what follows is still measured.
-func verdict(b *testing.B, met bool) string {
+// goal fails the benchmark where a goal is missed; what follows is still measured.
+func goal(b *testing.B, met bool) string {
+	b.Helper()
+	if !met {
+		b.Fail()
+	}
+	return verdict(met)
+}
+
+func verdict(met bool) string {
 	if met {
 		return "met"
 	}
-	b.Fail()
 	return "MISSED"
 }
 

@@ -77,12 +77,12 @@ func BenchmarkQueue(b *testing.B) {
 				first = over
 			}
 			fmt.Printf("%8d %10s %10s %10s %10s (goal: %s: %s; as with one: %s)\n", n, ms(quantile(ours, 0.5)), ms(quantile(ours, 0.99)), ms(quantile(theirs, 0.5)), ms(over),
-				ms(goalOverEnv), verdict(b, over <= goalOverEnv), verdict(b, over <= first+time.Millisecond))
+				ms(goalOverEnv), goal(b, over <= goalOverEnv), goal(b, over <= first+time.Millisecond))
 			b.ReportMetric(float64(over.Microseconds())/1000, fmt.Sprintf("ms-over-env-%d", n))
 		}
 		env, journal := newQueue(b, gpuard, 100_000)
 		spent := timed(b, command([]string{gpuard, "queue"}, env))
-		fmt.Printf("gpuard queue with 100,000 jobs: %s (goal: 1 s: %s)\n", ms(spent), verdict(b, spent < time.Second))
+		fmt.Printf("gpuard queue with 100,000 jobs: %s (goal: 1 s: %s)\n", ms(spent), goal(b, spent < time.Second))
 		runnerMemory(b, gpuard, env, journal)
 		rate(b, gpuard)
 		array(b, gpuard)
@@ -110,7 +110,7 @@ func runnerMemory(b *testing.B, gpuard string, env []string, journal string) {
 			_, _ = fmt.Sscan(rest, &kib)
 		}
 	}
-	fmt.Printf("the runner with 100,000 jobs: %d MB (goal: 100 MB: %s)\n", kib>>10, verdict(b, kib > 0 && kib < 100<<10))
+	fmt.Printf("the runner with 100,000 jobs: %d MB (goal: 100 MB: %s)\n", kib>>10, goal(b, kib > 0 && kib < 100<<10))
 	b.ReportMetric(float64(kib>>10), "MB-runner")
 }
 
@@ -124,7 +124,7 @@ func array(b *testing.B, gpuard string) {
 	timed(b, command([]string{gpuard, "submit", "-q", "--cpu", "--array", "1-1000", "--", "true"}, env))
 	timed(b, command([]string{gpuard, "wait", "1-1000"}, env))
 	each := 1000 / time.Since(began).Seconds()
-	fmt.Printf("%-40s %8.0f jobs/s (goal: 500: %s)\n", "gpuard submit --array, end to end", each, verdict(b, each >= 500))
+	fmt.Printf("%-40s %8.0f jobs/s (goal: 500: %s)\n", "gpuard submit --array, end to end", each, goal(b, each >= 500))
 	b.ReportMetric(each, "jobs/s-array")
 	spoolerRate(b)
 	clusterRate(b)

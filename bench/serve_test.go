@@ -45,7 +45,7 @@ func BenchmarkServe(b *testing.B) {
 		time.Sleep(3 * time.Second)
 		idle, resident := use(b, cmd.Process.Pid)
 		fmt.Printf("\ngpuard serve, 8 devices, nothing running: %.2f %% of a core (goal: 1 %%: %s), %d MB resident (goal: 60 MB: %s)\n",
-			100*idle, verdict(b, idle < goalIdleCore), resident>>20, verdict(b, resident < goalResident))
+			100*idle, goal(b, idle < goalIdleCore), resident>>20, goal(b, resident < goalResident))
 		for range openPages {
 			response, err := http.Get(address + "/events")
 			if err != nil {
@@ -67,7 +67,7 @@ func BenchmarkServe(b *testing.B) {
 		}()
 		time.Sleep(2 * time.Second)
 		pages, resident := use(b, cmd.Process.Pid)
-		fmt.Printf("with %d open pages: %.1f %% of a core (goal: 10 %%: %s), %d MB resident\n", openPages, 100*pages, verdict(b, pages < goalPagesCore), resident>>20)
+		fmt.Printf("with %d open pages: %.1f %% of a core (goal: 10 %%: %s), %d MB resident\n", openPages, 100*pages, goal(b, pages < goalPagesCore), resident>>20)
 		close(end)
 		b.ReportMetric(100*idle, "%core-idle")
 		b.ReportMetric(100*pages, "%core-200-pages")

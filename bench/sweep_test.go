@@ -61,11 +61,11 @@ func BenchmarkSweep(b *testing.B) {
 	fmt.Printf("\n%d runs of true on %d devices, in turns of %d\n", turns*sweepPart, sweepGPUs, sweepPart)
 	fmt.Printf("%-36s %8.0f runs/s %9s CPU each\n", "gpuard sweep (leases, logs, journal)", rate(ours), each(oursCPU))
 	fmt.Printf("%-36s %8.0f runs/s\n", "xargs -P2", rate(xargs))
-	fmt.Printf("goal: at least half of xargs: %s (%.2f)\n", verdict(b, 2*rate(ours) >= rate(xargs)), rate(ours)/rate(xargs))
+	fmt.Printf("goal: at least half of xargs: %s (%.2f)\n", goal(b, 2*rate(ours) >= rate(xargs)), rate(ours)/rate(xargs))
 	b.ReportMetric(rate(ours)/rate(xargs), "of-xargs")
 	if parallel != "" {
 		fmt.Printf("%-36s %8.0f runs/s %9s CPU each\n", "GNU parallel, slot numbers", rate(theirs), each(theirsCPU))
-		fmt.Printf("goal: at least as many as GNU parallel: %s\n", verdict(b, rate(ours) >= rate(theirs)))
+		fmt.Printf("goal: at least as many as GNU parallel: %s\n", goal(b, rate(ours) >= rate(theirs)))
 	}
 	fmt.Println()
 	b.ReportMetric(rate(ours), "runs/s")
