@@ -39,11 +39,11 @@ type service struct {
 	}
 }
 
-// TestCompose: docker compose reads what was meant.
+// TestCompose: docker compose reads what was meant, of 200 random jobs.
 func TestCompose(t *testing.T) {
 	gate.Need(t, "compose")
 	random := rand.New(rand.NewPCG(15, 16))
-	for written := 0; written < 20; {
+	for written := 0; written < 200; {
 		w := works.Random(random)
 		if written == 0 {
 			w = works.Named(random, "./run")
