@@ -57,6 +57,7 @@ func sets() []set {
 		{pattern: `gpuard reserve`, before: `trap 'gpuard release "$(gpuard status | grep -o "[a-z0-9]*, pid" | cut -d, -f1)" >/dev/null' EXIT`},
 		{pattern: `gpuard export slurm`, before: `sbatch() { cat >/dev/null; }; ` + train},
 		{pattern: `gpuard (doctor|submit) --engine slurm`, before: cluster + train},
+		{pattern: `^gpuard submit -f`, before: train},
 		{pattern: `gpuard export kubernetes`, before: `kubectl() { cat >/dev/null; }; ` + train},
 		{pattern: `gpuard doctor --engine kubernetes`, before: kubectlPlays("survey.jsonl")},
 		{pattern: `gpuard submit --engine kubernetes`, before: kubectlPlays("submit.jsonl") + "; " + train},
