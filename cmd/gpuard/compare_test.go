@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -107,6 +108,23 @@ func TestCompare(t *testing.T) {
 	rows := must(csv.NewReader(bytes.NewReader(must(os.ReadFile(table)))).ReadAll())
 	same(t, "rows", []int{len(rows), len(rows[0])}, []int{1 + 2*12, 15})
 	same(t, "left behind", len(must(os.ReadDir(temporary))), 0)
+}
+
+// TestCompareBoth: two experiments on the same GPUs, named in another order, both come to their end.
+func TestCompareBoth(t *testing.T) {
+	t.Parallel()
+	state := stateFolder(t)
+	var group sync.WaitGroup
+	for _, devices := range []string{"0,1", "1,0"} {
+		group.Go(func() {
+			got := run(t, program(t, state, []string{"GPUARD_MACHINE=demo:2xL4", "TMPDIR=" + t.TempDir()}, "compare", "--arms", "apart,together:shares", "--repeat", "6", "--warmup", "0", "--json", "--device", devices,
+				"--", "sleep", "0.05", "--and", "sleep", "0.05"))
+			if a := answerOf(t, got); !a.Complete || len(a.Runs) != 12 {
+				t.Errorf("--device %s: %d runs: %+v", devices, len(a.Runs), got)
+			}
+		})
+	}
+	group.Wait()
 }
 
 // TestCompareFails: a run whose command fails does not count, the other command is ended, and its output is kept.

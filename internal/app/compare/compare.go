@@ -3,6 +3,7 @@
 package compare
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,7 +85,7 @@ func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress
 	for _, c := range r.Commands {
 		program := c.Argv[0]
 		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
-			program = filepath.Join(c.Dir, program)
+			program = cmp.Or(c.Dir, ".") + "/" + program // without a folder it would be looked for in PATH
 		}
 		path, err := launch.Find(program)
 		if err == nil {

@@ -3,6 +3,7 @@ package compare
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -129,18 +130,14 @@ func (x *experiment) turn(ctx context.Context, t core.Turn) (*core.Run, error) {
 // conduct leases for a step, runs it, and notes what was measured.
 func (s *stage) conduct(ctx context.Context, what step) (err error) {
 	defer func() {
-		for _, seat := range s.seats {
-			if lerr := seat.Leave(); err == nil {
-				err = lerr
-			}
+		if lerr := giveBack(s.seats); err == nil {
+			err = lerr
 		}
 	}()
-	for _, desk := range what.desks {
-		seat, err := desk.Wait(ctx, s.name(what), s.queued(s.host))
-		if err != nil {
-			return cmp.Or(ctx.Err(), err)
-		}
-		s.seats = append(s.seats, seat)
+	if s.seats, err = s.take(ctx, what); err != nil {
+		return cmp.Or(ctx.Err(), err)
+	}
+	for _, seat := range s.seats {
 		for _, d := range seat.Plan.Devices {
 			if id := string(d.UUID); !slices.Contains(s.run.Devices, id) {
 				s.run.Devices = append(s.run.Devices, id)
@@ -175,6 +172,53 @@ func (s *stage) conduct(ctx context.Context, what step) (err error) {
 		}
 	}
 	return cmp.Or(err, interrupted)
+}
+
+// take leases for a step. It waits for one lease at a time and holds none meanwhile: two experiments that held one each
+// would wait for each other for ever.
+func (s *stage) take(ctx context.Context, what step) (seats []*claim.Seat, err error) {
+	name := s.name(what)
+	for first := 0; ; {
+		seats = make([]*claim.Seat, len(what.desks))
+		if seats[first], err = what.desks[first].Wait(ctx, name, s.queued(s.host)); err != nil {
+			return nil, err
+		}
+		busy := -1
+		for i, desk := range what.desks {
+			if i == first {
+				continue
+			}
+			if seats[i], err = desk.TryNow(ctx, name); err != nil {
+				seats[i], busy = nil, i
+				break
+			}
+		}
+		if busy < 0 {
+			return seats, nil
+		}
+		var refusal *job.Refusal
+		if !errors.As(err, &refusal) || refusal.Never {
+			return given(seats), err
+		}
+		if err := giveBack(seats); err != nil {
+			return nil, err
+		}
+		first = busy
+	}
+}
+
+// given are those that there are.
+func given(seats []*claim.Seat) []*claim.Seat {
+	return slices.DeleteFunc(seats, func(s *claim.Seat) bool { return s == nil })
+}
+
+func giveBack(seats []*claim.Seat) (err error) {
+	for _, seat := range given(seats) {
+		if lerr := seat.Leave(); err == nil {
+			err = lerr
+		}
+	}
+	return err
 }
 
 // begin is when measuring begins.

@@ -39,9 +39,29 @@ func (p *Project) WithoutGPU() bool {
 // Here is the project without the services that another engine gets.
 func (p *Project) Here() *Project {
 	own := *p
-	own.Services = slices.DeleteFunc(slices.Clone(p.Services), func(s Service) bool { return s.Engine != "" })
+	own.Services = slices.DeleteFunc(slices.Clone(p.Services), func(s Service) bool { return s.Elsewhere() })
 	return &own
 }
+
+// FillEngines gives the services without an engine that of the file's defaults.
+func (p *Project) FillEngines() {
+	if p.Policy == nil {
+		return
+	}
+	for _, d := range p.Policy.Defaults {
+		for i := range p.Services {
+			if s := &p.Services[i]; d.Flag == "engine" && s.Engine == "" {
+				s.Engine = d.Value
+			}
+		}
+	}
+}
+
+// ThisMachine is the engine that is none.
+const ThisMachine = "here"
+
+// Elsewhere reports whether another engine gets the service.
+func (s *Service) Elsewhere() bool { return s.Engine != "" && s.Engine != ThisMachine }
 
 // Service is one entry of a project: a program with its instances.
 type Service struct {
@@ -57,7 +77,7 @@ type Service struct {
 	EnvFiles []string // absolute paths
 	WorkDir  string   // absolute path; a template
 	Image    string   // of its container in another engine; a template. Nothing here uses it
-	Engine   string   // what gpuard submit hands it to, such as "slurm"; "" this machine
+	Engine   string   // what gpuard submit hands it to, such as "slurm"; "" and ThisMachine: none
 	Restart  Restart
 	Limit    int          // restarts in a row before it counts as failed; 0: no limit
 	After    []Dependency // depends_on

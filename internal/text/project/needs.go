@@ -60,7 +60,7 @@ func (r *reader) dependencies() {
 			r.Wrong(n.at, "%s", text)
 		case n.until == service.UntilDone && r.project.Services[i].Restart == service.Always:
 			r.Wrong(n.at, "service %s waits until %s is done, which restart: always never lets it be", n.of, n.on)
-		case r.project.Services[i].Engine != "" && r.project.Services[slices.Index(names, n.of)].Engine == "":
+		case r.project.Services[i].Elsewhere() && !r.project.Services[slices.Index(names, n.of)].Elsewhere():
 			r.Wrong(n.at, "service %s depends on %s, which this machine never starts: its engine is %s", n.of, n.on, r.project.Services[i].Engine)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"gpuard/internal/core/service"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
 
@@ -17,9 +18,9 @@ import (
 // cannot do, because a job ends and a service is kept, is refused.
 func (p *Program) serviceJob(cmd *cobra.Command, o *submitOptions, args []string) (words []string, err error) {
 	if len(args) != 1 {
-		return nil, fmt.Errorf("cannot queue %d services: name one, such as gpuard submit -f %s train", len(args), o.file)
+		return nil, fmt.Errorf("cannot queue %d services: name one, with all flags before it, such as gpuard submit -f %s train", len(args), o.file)
 	}
-	if err := refuseBesideFile(cmd, "nice", "notify", "private-state"); err != nil {
+	if err := refuseBesideFile(cmd, "nice", "notify", "private-state", "retry", "name"); err != nil {
 		return nil, err
 	}
 	project, err := p.load(o.file)
@@ -30,13 +31,14 @@ func (p *Program) serviceJob(cmd *cobra.Command, o *submitOptions, args []string
 	if err != nil {
 		return nil, err
 	}
+	start := shellquote.Words(shellquote.Sh, "gpuard", "up", "-d", "--file", o.file, s.Name)
 	if why := beyondJob(s); why != "" {
-		return nil, fmt.Errorf("cannot queue service %s: %s, which only gpuard up does; leave that out, or start it: gpuard up -d %[1]s", s.Name, why)
+		return nil, fmt.Errorf("cannot queue service %s: %s, which only gpuard up does; leave that out, or start it: %s", s.Name, why, start)
 	}
 	for _, flag := range i.Flags {
 		name, _, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
 		if cmd.Flags().Lookup(name) == nil {
-			return nil, fmt.Errorf("cannot queue service %s: %s is for what gpuard up starts; leave it out, or start it: gpuard up -d %[1]s", s.Name, strings.ReplaceAll(name, "-", "_"))
+			return nil, fmt.Errorf("cannot queue service %s: %s is nothing that a job of the queue can have; leave it out, or start it: %s", s.Name, strings.ReplaceAll(name, "-", "_"), start)
 		}
 	}
 	if err := cmd.Flags().Parse(i.Flags); err != nil {
@@ -45,7 +47,8 @@ func (p *Program) serviceJob(cmd *cobra.Command, o *submitOptions, args []string
 	if err := os.Chdir(i.WorkDir); err != nil {
 		return nil, fmt.Errorf("cannot queue service %s: its workdir: %w", s.Name, err)
 	}
-	p.Host.Project, o.name = project.Policy, i.Name
+	p.Host.Project, o.name = project.Policy, orElse(o.name, i.Name)
+	p.Host.ForgetConfig() // it was read without the file's defaults and rules
 	p.Host.Env = p.Host.Env.With(varsOf(i.Env))
 	return i.Command, nil
 }

@@ -118,7 +118,7 @@ func (p *Program) onlyHere(project *service.Project, names []string) (*service.P
 	for _, s := range project.Services {
 		how := shellquote.Words(shellquote.Sh, "gpuard", "submit", "-f", project.File, s.Name)
 		switch {
-		case s.Engine == "":
+		case !s.Elsewhere():
 		case slices.Contains(names, s.Name) || len(here.Services) == 0:
 			return nil, usagef("cannot start service %s on this machine: it is for %s; hand it in: %s", s.Name, s.Engine, how)
 		case len(names) == 0:
