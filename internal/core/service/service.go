@@ -57,11 +57,11 @@ func (p *Project) FillEngines() {
 	}
 }
 
-// ThisMachine is the engine that is none.
-const ThisMachine = "here"
+// here is the engine that is none.
+const here = "here"
 
 // Elsewhere reports whether another engine gets the service.
-func (s *Service) Elsewhere() bool { return s.Engine != "" && s.Engine != ThisMachine }
+func (s *Service) Elsewhere() bool { return s.Engine != "" && s.Engine != here }
 
 // Service is one entry of a project: a program with its instances.
 type Service struct {
@@ -77,7 +77,7 @@ type Service struct {
 	EnvFiles []string // absolute paths
 	WorkDir  string   // absolute path; a template
 	Image    string   // of its container in another engine; a template. Nothing here uses it
-	Engine   string   // what gpuard submit hands it to, such as "slurm"; "" and ThisMachine: none
+	Engine   string   // what gpuard submit hands it to, such as "slurm"; "" and "here": none
 	Restart  Restart
 	Limit    int          // restarts in a row before it counts as failed; 0: no limit
 	After    []Dependency // depends_on

@@ -33,11 +33,14 @@ func (e *engineFlags) add(cmd *cobra.Command) {
 	f.StringVar(&e.namespace, "namespace", "", "with --engine kubernetes: `NAME` of the namespace (default: that of kubectl's context)")
 	f.StringVar(&e.workdir, "workdir", "", "with --engine: `FOLDER` in which it starts (default: this one; in a container, that of the image)")
 	f.BoolVar(&e.dry, "dry-run", false, "with --engine: ask whether and when it would start, and hand nothing in")
-	_ = cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(append(remote.Names(), "kubernetes-plugin", "kubernetes-dra", core.ThisMachine), noFiles))
+	_ = cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(append(remote.Names(), "kubernetes-plugin", "kubernetes-dra", here), noFiles))
 	for _, name := range []string{"env", "queue", "image", "namespace"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
 }
+
+// here is the value of --engine for this machine, where the configuration says otherwise.
+const here = "here"
 
 // engineOf is the scheduler that is to have the job: that of --engine, else that of the service in a file, else that of the
 // configuration; nil this machine.
@@ -55,7 +58,7 @@ func (p *Program) engineOf(cmd *cobra.Command, e *engineFlags, service string) (
 	switch {
 	case err != nil:
 		return nil, err
-	case name != "" && name != core.ThisMachine:
+	case name != "" && name != here:
 		return remote.Open(p.Host, name)
 	}
 	for _, flag := range []string{"env", "queue", "workdir", "image", "namespace", "dry-run"} {
