@@ -86,7 +86,7 @@ func TestCompare(t *testing.T) {
 			t.Errorf("%s: alone %+v, together %+v, %+v", c, one, two, r)
 		}
 	}
-	contains(t, strings.Join(a.Conclusion, "\n"), "rate of A in together is 0.50 times (0.50 to 0.50) that in alone", "for rate of B no difference could be shown between apart and alone")
+	contains(t, strings.Join(a.Conclusion, "\n"), "rate of A in together is 0.50 times (0.47 to 0.53) that in alone", "for rate of B no difference could be shown between apart and alone")
 	seen := func(c string) (lines []string) {
 		return strings.Fields(string(must(os.ReadFile(filepath.Join(dir, "seen"+c)))))
 	}

@@ -122,6 +122,7 @@ type Outcome struct {
 	Company *float64   `json:"company_ratio"` // the part of that time in which all the others ran too; null alone
 	Memory  *gpu.Bytes `json:"memory_bytes"`  // the most that its processes had on a device; null not known
 	Metrics []Value    `json:"metrics"`       // what it printed of them
+	Misread []Misread  `json:"-"`             // what stood in their place and is no number
 	Exit    *int       `json:"exit"`
 	Signal  string     `json:"signal"` // that ended it
 }
@@ -131,6 +132,9 @@ type Value struct {
 	Metric string  `json:"metric"`
 	Value  float64 `json:"value"`
 }
+
+// Misread is a text in the place of a metric.
+type Misread struct{ Metric, Text string }
 
 // Value finds a metric; nil: it was not printed.
 func (o *Outcome) Value(metric string) *float64 {

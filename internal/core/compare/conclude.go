@@ -48,7 +48,7 @@ type Quantity struct {
 	Median  float64 `json:"median"`
 	Lowest  float64 `json:"lowest"`
 	Highest float64 `json:"highest"`
-	Ratio   *Ratio  `json:"ratio_to_first"` // of this arm to the first one; null for the first, and where there are fewer than two runs
+	Ratio   *Ratio  `json:"ratio_to_first"` // of this arm to the first one; null for the first, with fewer than two runs, or where a value is not above 0
 }
 
 // Time reports whether the quantity is how long the command took.

@@ -8,13 +8,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Metric is a number that a command prints.
 type Metric struct {
 	Name    string
 	pattern *regexp.Regexp // whose first group is the number; nil: a key of JSON
-	key     []string       // of an object on a line of its own, and of those in it
+	key     string         // of an object on a line of its own; dots lead into those in it
 }
 
 // ParseMetric reads NAME=REGEX or NAME=json:KEY; dots lead into inner objects.
@@ -27,10 +28,11 @@ func ParseMetric(text string) (m Metric, err error) {
 	case slices.Contains([]string{timeName, energyName}, name):
 		return m, fmt.Errorf("cannot call a metric %s: that is measured anyway; write another name", name)
 	case isJSON:
-		return Metric{Name: name, key: strings.Split(key, ".")}, nil
+		return Metric{Name: name, key: key}, nil
 	}
 	m = Metric{Name: name}
-	if m.pattern, err = regexp.Compile(what); err != nil {
+	// ^ and $ are those of a line: a command prints many.
+	if m.pattern, err = regexp.Compile("(?m)" + what); err != nil {
 		return m, fmt.Errorf("cannot read --metric %q: %w", text, err)
 	}
 	if m.pattern.NumSubexp() < 1 {
@@ -41,70 +43,131 @@ func ParseMetric(text string) (m Metric, err error) {
 
 // In finds the last such number in what a command printed; nil: there is none.
 func (m Metric) In(output []byte) *float64 {
+	text, _ := m.last(output)
+	return number(text)
+}
+
+// Read notes the metrics that a command printed, and the texts in their place that are no numbers.
+func (o *Outcome) Read(metrics []Metric, output []byte) {
+	for _, m := range metrics {
+		text, found := m.last(output)
+		switch v := number(text); {
+		case v != nil:
+			o.Metrics = append(o.Metrics, Value{m.Name, *v})
+		case found:
+			o.Misread = append(o.Misread, Misread{m.Name, text})
+		}
+	}
+}
+
+// last is the text in the last place of the metric. An older number does not stand for one that cannot be read.
+func (m Metric) last(output []byte) (text string, found bool) {
 	if m.pattern != nil {
-		all := m.pattern.FindAllSubmatch(output, -1)
-		for _, match := range slices.Backward(all) {
-			if v := number(string(match[1])); v != nil {
-				return v
+		for _, match := range slices.Backward(m.pattern.FindAllSubmatch(output, -1)) {
+			if len(match[1]) > 0 {
+				return string(match[1]), true
 			}
 		}
-		return nil
+		return "", false
 	}
-	for len(output) > 0 {
-		line := output
-		if i := bytes.LastIndexByte(output, '\n'); i >= 0 {
-			line, output = output[i+1:], output[:i]
-		} else {
-			output = nil
-		}
-		if v := m.inLine(bytes.TrimSpace(line)); v != nil {
-			return v
+	for _, line := range slices.Backward(bytes.Split(output, []byte("\n"))) {
+		if text, found := m.inLine(bytes.TrimSpace(line)); found {
+			return text, true
 		}
 	}
-	return nil
+	return "", false
 }
 
-func (m Metric) inLine(line []byte) *float64 {
+func (m Metric) inLine(line []byte) (text string, found bool) {
 	if len(line) == 0 || line[0] != '{' {
-		return nil
+		return "", false
 	}
-	var value any
-	if json.Unmarshal(line, &value) != nil {
-		return nil
+	value := inside(quoteNaN(line), m.key)
+	switch {
+	case len(value) == 0:
+		return "", false
+	case value[0] == '"':
+		return text, json.Unmarshal(value, &text) == nil
 	}
-	for _, key := range m.key {
-		object, _ := value.(map[string]any)
-		value = object[key]
-	}
-	switch v := value.(type) {
-	case float64:
-		return &v
-	case string:
-		return number(v)
-	}
-	return nil
+	return string(value), value[0] == '-' || value[0] >= '0' && value[0] <= '9'
 }
 
-// number reads 1234.5 and 1,234.5.
+// inside is the value of a key in an object: of the whole key, else of the key after its first dot in an inner object.
+func inside(object []byte, key string) json.RawMessage {
+	var of map[string]json.RawMessage
+	if json.Unmarshal(object, &of) != nil {
+		return nil
+	}
+	if value, found := of[key]; found {
+		return value
+	}
+	outer, inner, _ := strings.Cut(key, ".")
+	if inner == "" {
+		return nil
+	}
+	return inside(of[outer], inner)
+}
+
+// quoteNaN makes strings of NaN and Infinity, which Python prints and JSON does not have.
+func quoteNaN(line []byte) []byte {
+	if !bytes.Contains(line, []byte("NaN")) && !bytes.Contains(line, []byte("Infinity")) {
+		return line
+	}
+	return regexp.MustCompile(`"(?:[^"\\]|\\.)*"|NaN|-?Infinity`).ReplaceAllFunc(line, func(part []byte) []byte {
+		if part[0] == '"' {
+			return part
+		}
+		return []byte(`"` + string(part) + `"`)
+	})
+}
+
+// number reads 1234.5 and 1,234.5; a comma that does not part groups of three digits, as in 1,5, is none of a number.
 func number(text string) *float64 {
-	v, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
+	text = strings.TrimRight(strings.TrimSpace(text), ",") // one at the end parts sentences
+	if strings.Contains(text, ",") {
+		if !regexp.MustCompile(`^[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?$`).MatchString(text) {
+			return nil
+		}
+		text = strings.ReplaceAll(text, ",", "")
+	}
+	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || v-v != 0 { // neither infinite nor no number
 		return nil
 	}
 	return &v
 }
 
-// rate and latency tell by its name what a metric is: things in a second, or the usual time of one. A percentile above the
-// median is neither: it can move by itself.
+// rate and latency tell by the words of its name what a metric is: things in a second, or the usual time of one. A
+// percentile above the median is neither: it can move by itself.
 func (m Metric) rate() bool {
-	return hasAny(m.Name, "/s", "per_s", "per second", "throughput", "rps", "qps", "tps", "fps")
+	words := m.words()
+	return hasAny(words, "throughput", "rps", "qps", "tps", "fps") || slices.ContainsFunc(pers(words), func(of [2]string) bool { return hasAny(of[1:], "s", "sec", "second") })
 }
 
 func (m Metric) latency() bool {
-	return !m.rate() && hasAny(m.Name, "latency", "p50", "response") && !hasAny(m.Name, "p9", "p75", "max", "min")
+	words := m.words()
+	if m.rate() || hasAny(words, "p75", "max", "min") || slices.ContainsFunc(words, func(word string) bool { return strings.HasPrefix(word, "p9") }) {
+		return false
+	}
+	return hasAny(words, "latency", "p50", "response") || slices.ContainsFunc(pers(words), func(of [2]string) bool { return hasAny(of[:1], "s", "sec", "second", "seconds", "ms", "us", "ns") })
 }
 
-func hasAny(name string, words ...string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
+// words are those of the name; img/s is three: img per s.
+func (m Metric) words() []string {
+	name := strings.ReplaceAll(strings.ToLower(m.Name), "/", " per ")
+	return strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+}
+
+// pers are the words before and after each "per".
+func pers(words []string) (list [][2]string) {
+	for i := 1; i < len(words)-1; i++ {
+		if words[i] == "per" {
+			list = append(list, [2]string{words[i-1], words[i+1]})
+		}
+	}
+	return list
+}
+
+func hasAny(words []string, wanted ...string) bool {
+	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(wanted, word) })
 }

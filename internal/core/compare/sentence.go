@@ -14,11 +14,18 @@ func (a *Answer) sentences(e *Experiment, arm *Summary) (list []string) {
 		if first.Counted < arm.Counted {
 			few = first
 		}
-		return []string{fmt.Sprintf("nothing can be said about %s against %s: %s of %d runs counted in %s, and two are needed", arm.Arm, first.Arm, countWord(few.Counted), e.Planned, few.Arm)}
+		more := ""
+		if e.Planned < 2 {
+			more = ": raise --repeat"
+		}
+		return []string{fmt.Sprintf("nothing can be said about %s against %s: %s of %d runs counted in %s, and two are needed%s", arm.Arm, first.Arm, countWord(few.Counted), e.Planned, few.Arm, more)}
 	}
 	var clauses []string
+	var before *Quantity
 	for c := range e.Commands {
-		clauses = append(clauses, timeClause(a.find(arm.Arm, Letter(c), timeName), first.Arm, len(clauses) == 0))
+		q := a.find(arm.Arm, Letter(c), timeName)
+		clauses = append(clauses, timeClause(q, before, first.Arm))
+		before = q
 	}
 	list = append(list, strings.Join(clauses, "; "))
 	if q := a.find(arm.Arm, Everything, timeName); q != nil && q.Ratio != nil && e.Commands > 1 {
@@ -38,20 +45,22 @@ func (a *Answer) sentences(e *Experiment, arm *Summary) (list []string) {
 	return list
 }
 
-// timeClause is "apart is 1.80 times (1.71 to 1.90) faster than alone for A".
-func timeClause(q *Quantity, first Arm, begins bool) string {
-	arm, against := "", ""
-	if begins {
-		arm, against = string(q.Arm)+" is ", " than "+string(first)
+// timeClause is "apart is 1.80 times (1.71 to 1.90) faster than alone for A". What the clause before it names is left out.
+func timeClause(q, before *Quantity, first Arm) string {
+	arm, against := string(q.Arm)+" is ", " than "+string(first)
+	if before != nil && before.Ratio != nil && before.Ratio.Shown() {
+		arm, against = "", ""
 	}
 	switch r := q.Ratio; {
+	case r == nil && before == nil:
+		return fmt.Sprintf("nothing can be said about %s against %s for %s", q.Arm, first, q.Command)
 	case r == nil:
 		return "for " + q.Command + " nothing can be said"
-	case r.High < 1:
+	case r.less():
 		return fmt.Sprintf("%s%s faster%s for %s", arm, r.inverse().Words(), against, q.Command)
-	case r.Low > 1:
+	case r.more():
 		return fmt.Sprintf("%s%s slower%s for %s", arm, r.Words(), against, q.Command)
-	case begins:
+	case before == nil:
 		return fmt.Sprintf("between %s and %s no difference could be shown for %s (%s)", q.Arm, first, q.Command, r.span())
 	default:
 		return fmt.Sprintf("for %s no difference could be shown (%s)", q.Command, r.span())
@@ -65,9 +74,9 @@ func allClause(q *Quantity, first Arm) string {
 		against += ", which is one after the other"
 	}
 	switch r := q.Ratio; {
-	case r.High < 1:
+	case r.less():
 		return fmt.Sprintf("%s has all of them done %s sooner than %s", q.Arm, r.inverse().Words(), against)
-	case r.Low > 1:
+	case r.more():
 		return fmt.Sprintf("%s has all of them done %s later than %s", q.Arm, r.Words(), against)
 	default:
 		return fmt.Sprintf("between %s and %s no difference could be shown until all of them are done (%s)", q.Arm, first, r.span())
@@ -82,18 +91,40 @@ func metricSentence(q *Quantity, first Arm) string {
 }
 
 // Words is "1.80 times (1.71 to 1.90)".
-func (r Ratio) Words() string { return decimal(r.Ratio) + " times (" + r.span() + ")" }
+func (r Ratio) Words() string { return decimal(r.Ratio, r.places()) + " times (" + r.span() + ")" }
 
 // Short is "1.80 (1.71 to 1.90)".
-func (r Ratio) Short() string { return decimal(r.Ratio) + " (" + r.span() + ")" }
+func (r Ratio) Short() string { return decimal(r.Ratio, r.places()) + " (" + r.span() + ")" }
 
-func (r Ratio) span() string { return decimal(r.Low) + " to " + decimal(r.High) }
+func (r Ratio) span() string {
+	return decimal(r.Low, r.places()) + " to " + decimal(r.High, r.places())
+}
 
-// decimal has three digits or, below 1, two places.
-func decimal(v float64) string {
-	places := 2
-	if v >= 1 {
+// places are as many as an interval without 1 needs to look so: 1.004 to 1.006, and not 1.00 to 1.01.
+func (r Ratio) places() int {
+	edge := r.Low
+	if r.High < 1 {
+		edge = r.High
+	}
+	if r.Low > 1 || r.High < 1 {
+		for places := 2; places < 4; places++ {
+			if strings.Trim(fmt.Sprintf("%.*f", places, edge), "0") != "1." {
+				return places
+			}
+		}
+		return 4
+	}
+	return 2
+}
+
+// decimal has three digits, two below 0.1, and more for a number around 1 that needs so many places.
+func decimal(v float64, near1 int) string {
+	places := near1
+	switch {
+	case v >= 10:
 		places = max(0, 2-int(math.Log10(v)))
+	case v > 0 && v < 0.1:
+		places = 1 - int(math.Floor(math.Log10(v)))
 	}
 	return fmt.Sprintf("%.*f", places, v)
 }

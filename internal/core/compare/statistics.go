@@ -3,6 +3,8 @@ package compare
 import (
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Ratio is one quantity in two arms: of the geometric means, with a 95 % confidence interval.
@@ -12,31 +14,45 @@ type Ratio struct {
 	High  float64 `json:"high"`
 }
 
+// least is the smallest ratio that is called a difference: nobody acts on less, and it would take more digits to be seen.
+const least = 1.0001
+
 // Shown reports whether the interval excludes that there is no difference.
-func (r Ratio) Shown() bool { return r.Low > 1 || r.High < 1 }
+func (r Ratio) Shown() bool { return r.more() || r.less() }
+
+func (r Ratio) more() bool { return r.Low >= least }
+
+func (r Ratio) less() bool { return r.High <= 1/least }
 
 // inverse is the ratio the other way round.
 func (r Ratio) inverse() Ratio { return Ratio{1 / r.Ratio, 1 / r.High, 1 / r.Low} }
 
 // ratioOf compares the values of an arm with those of another. It is nil where there are fewer than two of either, or where
-// one is not above zero.
+// one is not above zero, or they vary so much that the interval is no number.
 //
 // The interval is Student's for two samples of unequal variance (Welch 1947), on logarithms, with the degrees of freedom of
 // the smaller sample: the number that is safe whatever the variances are. A bootstrap of percentiles of five runs
 // covers 88 % instead of 95 %, and one that is studentized widens without bound when one of the five is an outlier (decision 0037).
+//
+// Runs that print the same rounded number have no spread that is seen. It is taken to be at least that of the rounding.
 func ratioOf(values, base []float64) *Ratio {
 	if len(values) < 2 || len(base) < 2 || slices.Min(values) <= 0 || slices.Min(base) <= 0 {
 		return nil
 	}
-	mean, variance := logs(values)
-	mean0, variance0 := logs(base)
+	places := max(places(values), places(base))
+	mean, variance := logs(values, places)
+	mean0, variance0 := logs(base, places)
 	middle := mean - mean0
 	half := student95(min(len(values), len(base))-1) * math.Sqrt(variance/float64(len(values))+variance0/float64(len(base)))
-	return &Ratio{math.Exp(middle), math.Exp(middle - half), math.Exp(middle + half)}
+	r := &Ratio{math.Exp(middle), math.Exp(middle - half), math.Exp(middle + half)}
+	if r.Low == 0 || math.IsInf(r.High, 0) {
+		return nil
+	}
+	return r
 }
 
-// logs are the mean of the logarithms and their variance.
-func logs(values []float64) (mean, variance float64) {
+// logs are the mean of the logarithms of numbers with so many decimal places, and their variance.
+func logs(values []float64, places int) (mean, variance float64) {
 	n := float64(len(values))
 	for _, v := range values {
 		mean += math.Log(v) / n
@@ -45,7 +61,17 @@ func logs(values []float64) (mean, variance float64) {
 		d := math.Log(v) - mean
 		variance += d * d / (n - 1)
 	}
-	return mean, variance
+	step := math.Pow10(-places) / math.Exp(mean)
+	return mean, max(variance, step*step/12) // what is rounded lies anywhere within a step
+}
+
+// places is how many decimal places the number with the most of them has.
+func places(values []float64) (most int) {
+	for _, v := range values {
+		_, after, _ := strings.Cut(strconv.FormatFloat(v, 'f', -1, 64), ".")
+		most = max(most, len(after))
+	}
+	return most
 }
 
 // student95 is the 97.5 % quantile of Student's distribution: from a table up to 10 degrees of freedom, then by the

@@ -33,28 +33,31 @@ func warnings(e *Experiment, a *Answer, runs []Run) (list []string) {
 		list = append(list, fmt.Sprintf("the GPUs differ (%s), and the commands change places between runs: name GPUs of one model with --device", strings.Join(kinds, ", ")))
 	}
 	list = append(list, contradictions(e, runs)...)
-	for m := range e.Metrics {
-		if !printed(runs, e.Metrics[m].Name) {
-			list = append(list, fmt.Sprintf("no command printed %s: try the pattern on the output of one run", e.Metrics[m].Name))
-		}
-	}
-	return list
+	return append(list, missing(e, runs)...)
 }
 
-// failures say how many runs of an arm do not count, and why the first of them does not.
+// failures say how many runs of an arm do not count, and why the first of them does not; then the same of its warm-up.
 func failures(e *Experiment, a *Answer, runs []Run) (list []string) {
 	for i := range a.Arms {
 		s := &a.Arms[i]
-		if s.Failed == 0 {
-			continue
-		}
-		why := ""
+		why, cold, whyCold := "", 0, ""
 		for k := range runs {
-			if r := &runs[k]; why == "" && r.Arm == s.Arm && r.Round > 0 {
+			switch r := &runs[k]; {
+			case r.Arm != s.Arm || r.Problem == "":
+			case r.Round > 0 && why == "":
 				why = r.Problem
+			case r.Round < 1:
+				if cold++; cold == 1 {
+					whyCold = r.Problem
+				}
 			}
 		}
-		list = append(list, fmt.Sprintf("%d of %d runs of %s do not count: %s", s.Failed, e.Planned, s.Arm, why))
+		if s.Failed > 0 {
+			list = append(list, fmt.Sprintf("%d of %d runs of %s do not count: %s", s.Failed, e.Planned, s.Arm, why))
+		}
+		if cold > 0 {
+			list = append(list, fmt.Sprintf("the warm-up of %s failed: %s", s.Arm, whyCold))
+		}
 	}
 	return list
 }
@@ -81,7 +84,9 @@ func contradictions(e *Experiment, runs []Run) (list []string) {
 					if r == nil || r.Low <= tied && r.High >= 1/tied {
 						continue
 					}
-					list = append(list, contradiction(e, runs, c, x, y, arm, r))
+					if text := contradiction(e, runs, c, x, y, arm, r); text != "" {
+						list = append(list, text)
+					}
 				}
 			}
 		}
@@ -95,18 +100,10 @@ func contradiction(e *Experiment, runs []Run, c, x, y int, arm Arm, product *Rat
 		return ratioOf(s.in(arm, runs), s.in(e.Arms[0], runs))
 	}
 	rate, latency := of(x), of(y)
-	return fmt.Sprintf("%s and %s of %s contradict each other: in %s %s is %s times and %s %s times that in %s, but with a fixed number of requests under way %s times the %s means %s times the %s (Little's law): either that number became %s that in %s, or one of the two was not measured alike",
-		e.Metrics[x].Name, e.Metrics[y].Name, Letter(c), arm, e.Metrics[x].Name, decimal(rate.Ratio), e.Metrics[y].Name, decimal(latency.Ratio), e.Arms[0],
-		decimal(rate.Ratio), e.Metrics[x].Name, decimal(1/rate.Ratio), e.Metrics[y].Name, product.Words(), e.Arms[0])
-}
-
-func printed(runs []Run, metric string) bool {
-	for i := range runs {
-		for c := range runs[i].Commands {
-			if runs[i].Commands[c].Value(metric) != nil {
-				return true
-			}
-		}
+	if rate == nil || latency == nil { // a run printed one of them without the other
+		return ""
 	}
-	return len(runs) == 0
+	return fmt.Sprintf("%s and %s of %s contradict each other: in %s %s is %s times and %s %s times that in %s, but with a fixed number of requests under way %s times the %s means %s times the %s (Little's law): either that number became %s that in %s, or one of the two was not measured alike",
+		e.Metrics[x].Name, e.Metrics[y].Name, Letter(c), arm, e.Metrics[x].Name, decimal(rate.Ratio, 2), e.Metrics[y].Name, decimal(latency.Ratio, 2), e.Arms[0],
+		decimal(rate.Ratio, 2), e.Metrics[x].Name, decimal(1/rate.Ratio, 2), e.Metrics[y].Name, product.Words(), e.Arms[0])
 }

@@ -3,6 +3,9 @@ package cli
 import (
 	"fmt"
 	"io"
+	"math"
+	"strconv"
+	"strings"
 
 	core "gpuard/internal/core/compare"
 	"gpuard/internal/core/gpu"
@@ -37,19 +40,93 @@ func (p *page) comparison(a *compared) {
 	if len(a.Quantities) == 0 {
 		return
 	}
-	p.line(span{dim, "                   runs   median   lowest  highest  against " + p.text(string(a.Arms[0].Arm))})
+	against := "against " + p.text(string(a.Arms[0].Arm))
+	rows, ratios := [][]string{{"", "runs", "median", "lowest", "highest"}}, 0
 	for i := range a.Quantities {
 		q := &a.Quantities[i]
-		if i == 0 || a.Quantities[i-1].Command != q.Command || a.Quantities[i-1].Name != q.Name {
-			p.line(span{normal, p.text(quantityTitle(q))})
-		}
-		p.line(span{normal, fmt.Sprintf("  %-16s %5d %8s %8s %8s  %s", p.text(string(q.Arm)), q.Runs, measure(q, q.Median), measure(q, q.Lowest), measure(q, q.Highest), ratioText(q))})
+		rows = append(rows, []string{"  " + p.text(string(q.Arm)), fmt.Sprint(q.Runs), measure(q, q.Median), measure(q, q.Lowest), measure(q, q.Highest)})
+		ratios = max(ratios, len(ratioText(q)))
 	}
-	p.line(span{dim, "of the GPUs        load   memory    power   energy    clock"})
+	lines := aligned(rows)
+	ratios = max(ratios, len(against)) + 2
+	if p.narrow(lines[0], ratios) {
+		for i := range rows {
+			rows[i] = rows[i][:3]
+		}
+		lines = aligned(rows)
+	}
+	below := p.narrow(lines[0], ratios) // the ratio has a line of its own
+	for i, line := range lines {
+		style, ratio := dim, against
+		if i > 0 {
+			style, ratio = normal, ratioText(&a.Quantities[i-1])
+			p.quantityHead(a, i-1)
+		}
+		switch {
+		case !below:
+			p.line(span{style, line + "  " + ratio})
+		case ratio != "":
+			p.line(span{style, line})
+			p.line(span{style, "    " + ratio})
+		default:
+			p.line(span{style, line})
+		}
+	}
+	p.comparedUse(a)
+}
+
+// narrow reports whether the terminal has no room for that much after a line.
+func (p *page) narrow(line string, more int) bool {
+	return p.term.Width > 0 && cells(line)+more > p.term.Width
+}
+
+// quantityHead begins the lines of a quantity.
+func (p *page) quantityHead(a *compared, i int) {
+	q := &a.Quantities[i]
+	if i == 0 || a.Quantities[i-1].Command != q.Command || a.Quantities[i-1].Name != q.Name {
+		p.line(span{normal, p.text(quantityTitle(q))})
+	}
+}
+
+// comparedUse is the table of what the GPUs did.
+func (p *page) comparedUse(a *compared) {
+	rows := [][]string{{"of the GPUs", "load", "memory", "power", "energy", "clock"}}
 	for i := range a.Arms {
 		u := &a.Arms[i].Use
-		p.line(span{normal, fmt.Sprintf("  %-16s %5s %8s %8s %8s %8s", p.text(string(a.Arms[i].Arm)), percent64(u.Load), bytesOrDash(u.Memory), unit(u.Power, "W"), unit(u.Energy, "J"), unit(u.Clock, "MHz"))})
+		rows = append(rows, []string{"  " + p.text(string(a.Arms[i].Arm)), percent64(u.Load), bytesOrDash(u.Memory), unit(u.Power, "W"), unit(u.Energy, "J"), unit(u.Clock, "MHz")})
 	}
+	lines := aligned(rows)
+	for p.narrow(lines[0], 0) && len(rows[0]) > 2 {
+		for i := range rows {
+			rows[i] = rows[i][:len(rows[i])-1]
+		}
+		lines = aligned(rows)
+	}
+	for i, line := range lines {
+		style := normal
+		if i == 0 {
+			style = dim
+		}
+		p.line(span{style, line})
+	}
+}
+
+// aligned makes lines of rows: the first cell is on the left, the others on the right, and wider where one has to be.
+func aligned(rows [][]string) (lines []string) {
+	widths := []int{18, 5, 8, 8, 8, 8}
+	for _, row := range rows {
+		for i, text := range row {
+			widths[i] = max(widths[i], cells(text))
+		}
+	}
+	for _, row := range rows {
+		line := row[0] + strings.Repeat(" ", widths[0]-cells(row[0]))
+		for i, text := range row[1:] {
+			line += " " + strings.Repeat(" ", widths[i+1]-cells(text)) + text
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 func quantityTitle(q *core.Quantity) string {
@@ -71,9 +148,9 @@ func quantityTitle(q *core.Quantity) string {
 func measure(q *core.Quantity, v float64) string {
 	switch {
 	case q.Time():
-		return fmt.Sprintf("%.3g s", v)
+		return digits(v, 3) + " s"
 	case q.Metric:
-		return fmt.Sprintf("%.4g", v)
+		return digits(v, 4)
 	}
 	return unit(&v, "J")
 }
@@ -89,7 +166,19 @@ func unit(v *float64, name string) string {
 	if v == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%.3g %s", *v, name)
+	return digits(*v, 3) + " " + name
+}
+
+// digits rounds to so many digits, and has an exponent only below 0.001 and from 1e9.
+func digits(v float64, n int) string {
+	if size := math.Abs(v); size < 0.001 || size >= 1e9 {
+		return strconv.FormatFloat(v, 'g', n, 64)
+	}
+	text := strconv.FormatFloat(v, 'f', max(0, n-1-int(math.Floor(math.Log10(math.Abs(v))))), 64)
+	if strings.Contains(text, ".") {
+		text = strings.TrimRight(strings.TrimRight(text, "0"), ".")
+	}
+	return text
 }
 
 func bytesOrDash(v *gpu.Bytes) string {
