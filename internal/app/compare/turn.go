@@ -456,11 +456,7 @@ func (s *stage) readOutput(m *member, out *core.Outcome) {
 		if m.logs[load] != "" {
 			text = endOf(m.logs[load])
 		}
-		for _, metric := range s.request.Metrics {
-			if v := metric.In(text); v != nil {
-				out.Metrics = append(out.Metrics, core.Value{Metric: metric.Name, Value: *v})
-			}
-		}
+		out.Read(s.request.Metrics, text)
 	}
 	if !m.failed {
 		_ = os.Remove(m.logs[itself])

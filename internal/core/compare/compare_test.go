@@ -208,8 +208,9 @@ func TestMetric(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if v := m.In([]byte(c.output)); v != nil {
-			got = fmt.Sprint(*v)
+		var o Outcome
+		if o.Read([]Metric{m}, []byte(c.output)); len(o.Metrics) > 0 {
+			got = fmt.Sprint(o.Metrics[0].Value)
 		}
 		if got != c.want {
 			t.Errorf("%s in %q: %q, want %q", c.spec, c.output, got, c.want)

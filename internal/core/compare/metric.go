@@ -41,12 +41,6 @@ func ParseMetric(text string) (m Metric, err error) {
 	return m, nil
 }
 
-// In finds the last such number in what a command printed; nil: there is none.
-func (m Metric) In(output []byte) *float64 {
-	text, _ := m.last(output)
-	return number(text)
-}
-
 // Read notes the metrics that a command printed, and the texts in their place that are no numbers.
 func (o *Outcome) Read(metrics []Metric, output []byte) {
 	for _, m := range metrics {

@@ -153,6 +153,14 @@ func (p *Program) compareWith(cmd *cobra.Command, args []string, o *compareOptio
 	if err := o.read(r); err != nil {
 		return asUsage(p.atDefault(err))
 	}
+	for flag, path := range map[string]string{"csv": o.csv, "chart": o.chart} {
+		if path == "" {
+			continue
+		}
+		if err := writable(flag, path, path); err != nil { // better now than after an hour
+			return asUsage(err)
+		}
+	}
 	if o.chart != "" && p.Views.Compared == nil {
 		return p.view()
 	}

@@ -196,7 +196,7 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 		if j.Log, err = filepath.Abs(o.log); err != nil {
 			return what, j, err
 		}
-		if err := writable(j.Log, o.log); err != nil {
+		if err := writable("log", j.Log, o.log); err != nil {
 			return what, j, err
 		}
 	}

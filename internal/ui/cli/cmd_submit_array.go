@@ -88,23 +88,23 @@ func (p *Program) machineOf() (string, error) {
 	return filepath.Abs(name)
 }
 
-// writable is an error where a job could not write its output to the file that its owner calls name.
-func writable(path, name string) error {
+// writable is an error where the file of a flag, which its owner calls name, could not be written.
+func writable(flag, path, name string) error {
 	folder := filepath.Dir(path)
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && !info.Mode().IsRegular() && info.Mode()&os.ModeCharDevice == 0:
-		return fmt.Errorf("cannot write --log %s: it is no file; name one, such as --log out.log", name)
+		return fmt.Errorf("cannot write --%s %s: it is no file; name one, such as %s", flag, name, example(flag))
 	case err == nil:
 		err = unix.Access(path, unix.W_OK)
 	case errors.Is(err, os.ErrNotExist):
 		if info, serr := os.Stat(folder); serr != nil || !info.IsDir() {
-			return fmt.Errorf("cannot write --log %s: there is no folder %s", name, folder)
+			return fmt.Errorf("cannot write --%s %s: there is no folder %s", flag, name, folder)
 		}
 		err = unix.Access(folder, unix.W_OK)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot write --log %s: %w; name a file in a folder of yours", name, err)
+		return fmt.Errorf("cannot write --%s %s: %w; name a file in a folder of yours", flag, name, err)
 	}
 	return nil
 }
