@@ -269,7 +269,7 @@ func TestServeKilled(t *testing.T) {
 	minutes := 0
 	for range soaked(1000, 10) {
 		p := r.serve()
-		time.Sleep(time.Duration(time.Now().UnixNano() % int64(time.Second)))
+		time.Sleep(time.Duration(time.Now().UnixNano() % int64(300*time.Millisecond)))
 		_, _ = p.cmd.Process.Kill(), p.cmd.Wait()
 	}
 	p := r.serve()
