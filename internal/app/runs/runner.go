@@ -131,7 +131,7 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 	usual := debug.SetMemoryLimit(64 << 20) // reading a long journal leaves much garbage behind
 	r.work, err = open(ctx, host, args[0])
 	if debug.SetMemoryLimit(usual); err == nil {
-		if len(r.work.State.Runs) < few {
+		if !r.work.Each && len(r.work.State.Runs) < few { // a queue may grow
 			debug.SetGCPercent(400) // the heap is small, and each run leaves some garbage behind
 		}
 		err = r.open()

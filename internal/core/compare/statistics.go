@@ -14,7 +14,7 @@ type Ratio struct {
 	High  float64 `json:"high"`
 }
 
-// least is the smallest ratio that is called a difference: nobody acts on less, and it would take more digits to be seen.
+// least is the smallest ratio that counts as a difference: four decimal places do not show a smaller one.
 const least = 1.0001
 
 // Shown reports whether the interval excludes that there is no difference.

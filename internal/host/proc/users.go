@@ -140,11 +140,11 @@ func entries(path string, each func(id uint32, name string)) {
 }
 
 func (n *userNames) lookup(uid uint32) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.ids.Hides(uid) {
 		return space.HiddenUser
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if name, ok := n.known[uid]; ok {
 		return name
 	}

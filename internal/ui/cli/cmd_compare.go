@@ -86,7 +86,7 @@ func (p *Program) compare() *cobra.Command {
 	f.StringSliceVar(&o.device, "device", nil, "`LIST` of the GPUs to use, as for gpuard run (default: those that it would take)")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object at the end")
 	f.StringVar(&o.load, "load", "", "for servers: a shell `COMMAND` that uses one of them, named in GPUARD_COMPARE, while it runs; metrics are what it prints")
-	f.StringVarP(&o.file, "file", "f", "", "with --load: compare services of this `FILE`, such as gpuard.yaml; SERVICE... stands in place of the commands")
+	f.StringVarP(&o.file, "file", "f", "", "with --load: compare services of this `FILE`, such as gpuard.yaml; write the names of the services in place of the commands")
 	f.StringVar(&o.csv, "csv", "", "also write all runs into `FILE`")
 	f.StringVar(&o.chart, "chart", "", "also draw the medians into `FILE`, an .svg or .png")
 	p.privateState(cmd)

@@ -26,7 +26,7 @@ type engineFlags struct {
 func (e *engineFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&e.engine, "engine", "", "hand it to this `ENGINE` in place of this machine: slurm, or kubernetes (kubernetes-plugin and kubernetes-dra say how it asks for GPUs); here: this machine all the same")
-	f.StringVarP(&e.file, "file", "f", "", "hand in a service of this `FILE`, such as gpuard.yaml; SERVICE stands in place of COMMAND")
+	f.StringVarP(&e.file, "file", "f", "", "hand in a service of this `FILE`, such as gpuard.yaml; write its name in place of COMMAND")
 	f.StringArrayVar(&e.env, "env", nil, "with --engine: `NAME[=VALUE]`: a variable for it, with the value that this shell has; no other is handed on")
 	f.StringVar(&e.queue, "queue", "", "with --engine: `NAME` of Slurm's partition, or of Kueue's local queue")
 	f.StringVar(&e.image, "image", "", "with --engine kubernetes: `IMAGE` of its container")
