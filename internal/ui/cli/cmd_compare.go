@@ -68,12 +68,7 @@ func (p *Program) compare() *cobra.Command {
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: p.programs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := p.compareWith(cmd, args, o)
-			var own *failure
-			if err == nil || errors.As(err, &own) {
-				return err
-			}
-			return &failure{err, exit.Run(err)}
+			return withCode(p.compareWith(cmd, args, o))
 		},
 	}
 	f := cmd.Flags()

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/handoff"
 	"gpuard/internal/core/job"
@@ -78,12 +76,7 @@ func (p *Program) exportTo(t handoff.Target, short, long, example string) *cobra
 Exit codes: 0 written, 122 the engine cannot be told something that was asked
 for, 125 gpuard failed or was used wrongly.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := p.exportWith(cmd, t, o, args)
-			var own *failure
-			if err == nil || errors.As(err, &own) {
-				return err
-			}
-			return &failure{err, exit.Run(err)}
+			return withCode(p.exportWith(cmd, t, o, args))
 		},
 	}
 	f := cmd.Flags()

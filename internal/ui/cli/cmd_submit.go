@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"syscall"
@@ -52,12 +51,7 @@ not executable, 127 not found.`,
   gpuard logs -f 17`,
 		ValidArgsFunction: p.programs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := p.submitWith(cmd, o, args)
-			var own *failure
-			if err == nil || errors.As(err, &own) {
-				return err
-			}
-			return &failure{err, exit.Run(err)}
+			return withCode(p.submitWith(cmd, o, args))
 		},
 	}
 	f := cmd.Flags()

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/claim"
-	"gpuard/internal/app/exit"
 
 	sweeper "gpuard/internal/app/sweep"
 	"gpuard/internal/core/gpu"
@@ -55,12 +54,7 @@ func (p *Program) sweep() *cobra.Command {
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: p.programs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := p.sweepWith(cmd, args, o)
-			var own *failure
-			if err == nil || errors.As(err, &own) {
-				return err
-			}
-			return &failure{err, exit.Run(err)}
+			return withCode(p.sweepWith(cmd, args, o))
 		},
 	}
 	f := cmd.Flags()

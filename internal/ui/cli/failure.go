@@ -25,6 +25,15 @@ type failure struct {
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
+// withCode gives the error of a command that starts others the code that gpuard run would end with, unless it has one.
+func withCode(err error) error {
+	var own *failure
+	if err == nil || errors.As(err, &own) {
+		return err
+	}
+	return &failure{err, exit.Run(err)}
+}
+
 // silent is an error whose text was shown already.
 type silent struct{ err error }
 
