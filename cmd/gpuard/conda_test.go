@@ -20,7 +20,7 @@ type conda struct {
 // variable that gpuard changes too.
 func condaHome(t *testing.T) *conda {
 	t.Helper()
-	c := &conda{&front{TB: t, dir: filepath.Join(t.TempDir(), "home")}, onPath(t)}
+	c := &conda{&front{TB: t, dir: filepath.Join(quietDir(t), "home")}, onPath(t)}
 	c.state = filepath.Join(c.dir, "..", "state")
 	for path, text := range map[string]string{
 		"mf/conda-meta/history": "", "mf/envs/train/conda-meta/history": "", "mf/envs/other/conda-meta/history": "", "mf/envs/third/conda-meta/history": "",

@@ -129,14 +129,19 @@ func runAndKill(t testing.TB, cmd *exec.Cmd, after time.Duration) result {
 	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
 }
 
-// stateFolder is a folder whose last part is missing, so that the program makes it. It is removed only after the
-// processes that may still write there, such as holders at the end of their leases. One that stays is an error of the
-// test.
-func stateFolder(t testing.TB) string {
+// quietDir is a folder that is removed only after the processes that may still write there, such as holders at the end
+// of their leases. One that stays is an error of the test.
+func quietDir(t testing.TB) string {
 	t.Helper()
-	folder := filepath.Join(t.TempDir(), "state")
+	folder := t.TempDir()
 	t.Cleanup(func() { silent(t, folder) })
 	return folder
+}
+
+// stateFolder is a folder in a quietDir that is missing, so that the program makes it.
+func stateFolder(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(quietDir(t), "state")
 }
 
 // silent waits until no process speaks of the folder any more.

@@ -61,7 +61,7 @@ Exec=env A=1 argv --old %F
 // someone has a home with programs in the menu; argv writes what it was started with and what it sees.
 func someone(t testing.TB) (home, bin string) {
 	t.Helper()
-	home, bin = filepath.Join(t.TempDir(), "home"), onPath(t)
+	home, bin = filepath.Join(quietDir(t), "home"), onPath(t)
 	planted(t, home, map[string]string{".bashrc": "", "share/applications/org.x.MTools.desktop": mtools, "share/applications/kde/plain.desktop": plain, entriesOf + "browser.desktop": chrome})
 	executable.Write(t, filepath.Join(bin, "argv"), []byte("#!/bin/sh\nfor a; do printf '<%s>' \"$a\"; done >\"$HOME/argv.new\"\nprintf '%s %s' \"$CUDA_VISIBLE_DEVICES\" \"${GPUARD_LEASE:+leased}\" >>\"$HOME/argv.new\"\nmv \"$HOME/argv.new\" \"$HOME/argv\"\n"))
 	return home, bin

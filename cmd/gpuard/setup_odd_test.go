@@ -166,7 +166,7 @@ func TestSetupRemoveBesideOdd(t *testing.T) {
 func TestSetupHomeOfAnother(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")
-	home, bin := filepath.Join(t.TempDir(), "home"), onPath(t)
+	home, bin := filepath.Join(quietDir(t), "home"), onPath(t)
 	if err := errors.Join(os.Mkdir(home, 0o755), os.Chown(home, alice, alice)); err != nil {
 		t.Fatal(err)
 	}

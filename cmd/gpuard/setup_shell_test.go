@@ -26,7 +26,7 @@ func rcOf(shell string) (file, prompt string) {
 func withRC(t *testing.T, shell string) (home, rc string) {
 	t.Helper()
 	needShell(t, shell)
-	home = filepath.Join(t.TempDir(), "home")
+	home = filepath.Join(quietDir(t), "home")
 	name, prompt := rcOf(shell)
 	link := filepath.Join(home, name)
 	rc = filepath.Join(home, "dots", shell)

@@ -94,7 +94,7 @@ func TestSetupSystemd(t *testing.T) {
 	t.Parallel()
 	bin := onPath(t)
 	for _, c := range units() {
-		home := filepath.Join(t.TempDir(), "home")
+		home := filepath.Join(quietDir(t), "home")
 		planted(t, home, map[string]string{".bashrc": "", mine + "other.service": "[Service]\nExecStart=/bin/true"})
 		planted(t, home, c.files)
 		before := tree(t, home)
@@ -175,7 +175,7 @@ func TestSetupSystemdOddPath(t *testing.T) {
 	if err := os.Rename(onPath(t), odd); err != nil {
 		t.Fatal(err)
 	}
-	home := filepath.Join(t.TempDir(), "home")
+	home := filepath.Join(quietDir(t), "home")
 	planted(t, home, map[string]string{".bashrc": ""})
 	got := run(t, setupIn(t, home, odd, "systemd", "--user", "a", "--", "sleep", "1"))
 	if text, err := os.ReadFile(filepath.Join(home, mine, "a.service")); got.code != 0 || err != nil || !strings.Contains(string(text), `ExecStart="`) {
@@ -194,7 +194,7 @@ func TestSetupSystemdOddPath(t *testing.T) {
 // TestSetupSystemdOddFolder: the name of a folder adds no lines to a unit.
 func TestSetupSystemdOddFolder(t *testing.T) {
 	t.Parallel()
-	home, bin := filepath.Join(t.TempDir(), "home"), onPath(t)
+	home, bin := filepath.Join(quietDir(t), "home"), onPath(t)
 	for _, odd := range []string{"a\rExecStartPre=/bin/x", "a\nUser=root", "\xff", "\x1b[1m", `b\`, "c "} {
 		planted(t, home, map[string]string{odd + "/.keep": ""})
 		before := tree(t, home)
@@ -218,7 +218,7 @@ func TestSetupSystemdOddFolder(t *testing.T) {
 // TestSetupSystemdRefuses: what would not work is not written.
 func TestSetupSystemdRefuses(t *testing.T) {
 	t.Parallel()
-	home, bin := filepath.Join(t.TempDir(), "home"), onPath(t)
+	home, bin := filepath.Join(quietDir(t), "home"), onPath(t)
 	texts := map[string]string{mine + "masked.service": "-> /dev/null", mine + "alias.service": "-> none.service", mine + "later.service.d/zzz.conf": "[Service]\nExecStart=\nExecStart=/bin/echo 2\n",
 		mine + "later.service": "[Service]\nExecStart=/bin/echo 1\n", mine + "mine.service": "[Service]\nExecStart=/bin/echo 1\n", mine + "mine.service.d/zz-gpuard.conf": "# mine\n"}
 	for name, lines := range map[string]string{"forking": "Type=forking\nExecStart=/bin/true", "none": "Type=oneshot\nExecStop=/bin/true", "argv0": "ExecStart=@/bin/true t", "bad": `ExecStart=/bin/echo "a`,
@@ -245,7 +245,7 @@ func TestSetupSystemdRefuses(t *testing.T) {
 // TestSetupSystemdEdited: what a person changed since stays as it is, and is named.
 func TestSetupSystemdEdited(t *testing.T) {
 	t.Parallel()
-	home, bin := filepath.Join(t.TempDir(), "home"), onPath(t)
+	home, bin := filepath.Join(quietDir(t), "home"), onPath(t)
 	planted(t, home, map[string]string{mine + "a.service": "[Service]\nExecStart=/bin/echo 1\n"})
 	ours := filepath.Join(home, mine, "a.service.d/zz-gpuard.conf")
 	if got := run(t, setupIn(t, home, bin, "systemd", "--user", "a")); got.code != 0 {
@@ -360,7 +360,7 @@ func served() {
 func TestServiceIsMainProcess(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "systemd")
-	home, bin := filepath.Join(t.TempDir(), "home"), onPath(t)
+	home, bin := filepath.Join(quietDir(t), "home"), onPath(t)
 	planted(t, home, map[string]string{".bashrc": ""})
 	self, err := os.Executable()
 	if err == nil {

@@ -93,7 +93,7 @@ func setupIn(t testing.TB, home, bin string, args ...string) *exec.Cmd {
 // person is a home with edited files.
 func person(t testing.TB) string {
 	t.Helper()
-	home := filepath.Join(t.TempDir(), "home")
+	home := filepath.Join(quietDir(t), "home")
 	for path, text := range map[string]string{".envrc": "export A=1\nexport B=2", "dots/envrc": "layout python\n", "empty/.keep": "", ".local/state/other": ""} {
 		file := filepath.Join(home, path)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -50,7 +50,7 @@ func TestSimulateManyLines(t *testing.T) {
 		traces[0].lines, traces[1].lines = 10_000_000, 1_000_000
 	}
 	for _, c := range traces {
-		prepared := program(t, filepath.Join(t.TempDir(), "state"), nil, "simulate", "--gpus", "8", "--policy", c.policy, "--json", "-")
+		prepared := program(t, stateFolder(t), nil, "simulate", "--gpus", "8", "--policy", c.policy, "--json", "-")
 		cmd := exec.CommandContext(t.Context(), prepared.Path) // ten million take longer than others may
 		cmd.Args, cmd.Env, cmd.Stdin = prepared.Args, prepared.Env, &jobLines{n: c.lines}
 		out, most := highest(t, cmd)
@@ -103,7 +103,7 @@ func highest(t *testing.T, cmd *exec.Cmd) (out []byte, most int) {
 
 // TestSimulateBadTraces: jobs that cannot be are counted, and a trace that is none is an error with its line.
 func TestSimulateBadTraces(t *testing.T) {
-	state := filepath.Join(t.TempDir(), "state")
+	state := stateFolder(t)
 	ask := func(text string) result {
 		cmd := program(t, state, nil, "simulate", "--gpus", "2", "--json", "-")
 		cmd.Stdin = strings.NewReader(text)
@@ -132,7 +132,7 @@ func TestSimulateSpeed(t *testing.T) {
 		t.Skip("the race detector takes time of its own")
 	}
 	trace := filepath.Join(gate.Traces(t), "philly_11cb48.csv.gz")
-	state, most, took := filepath.Join(t.TempDir(), "state"), 5*time.Second, time.Hour
+	state, most, took := stateFolder(t), 5*time.Second, time.Hour
 	for try := 0; try < 3 && took > most; try++ { // a busy machine has slower processors
 		cmd := program(t, state, nil, "simulate", "--gpus", "16", "--time-guess", "rough", "--place", "packed", "--json", trace)
 		got := run(t, cmd)

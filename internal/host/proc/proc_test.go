@@ -62,7 +62,7 @@ func TestStatSurvivesAnyName(t *testing.T) {
 			t.Errorf("name %q: got %+v, %v", name, got, ok)
 		}
 	}
-	for _, bad := range []string{"", "1", "1 (x", "1 x) S 1", "1 (x) S 1 2 3", "1 (x) SS " + strings.Repeat("1 ", 30), "1 (x) S a " + strings.Repeat("1 ", 30)} {
+	for _, bad := range []string{"", "1", "1 (x", "1 x) S 1", "1 (x) S 1 2 3", "1 (x) SS " + strings.Repeat("1 ", 30), "1 (x) \xd6 " + strings.Repeat("1 ", 30), "1 (x) S a " + strings.Repeat("1 ", 30)} {
 		if got, ok := parseStat(bad); ok {
 			t.Errorf("parseStat(%q) = %+v, want refusal", bad, got)
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -62,7 +63,7 @@ func ParseProcess(stat string) (p Process, ok bool) {
 		return p, false
 	}
 	rest := strings.Fields(stat[end+1:]) // rest[0] is field 3
-	if len(rest) < 20 || len(rest[0]) != 1 {
+	if len(rest) < 20 || len(rest[0]) != 1 || rest[0][0] > unicode.MaxASCII {
 		return p, false
 	}
 	ok = true
