@@ -40,7 +40,6 @@ func (s *Projects) Load(path string) (*service.Project, error) {
 	p, mistakes := text.Read(data, file)
 	var more []diagnostic.One
 	p.Policy, more = config.ReadProject(data, file)
-	p.FillEngines()
 	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
 		return p, &diagnostic.Many{File: shown(path, file), List: mistakes}
 	}

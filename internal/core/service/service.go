@@ -43,20 +43,6 @@ func (p *Project) Here() *Project {
 	return &own
 }
 
-// FillEngines gives the services without an engine that of the file's defaults.
-func (p *Project) FillEngines() {
-	if p.Policy == nil {
-		return
-	}
-	for _, d := range p.Policy.Defaults {
-		for i := range p.Services {
-			if s := &p.Services[i]; d.Flag == "engine" && s.Engine == "" {
-				s.Engine = d.Value
-			}
-		}
-	}
-}
-
 // here is the engine that is none.
 const here = "here"
 

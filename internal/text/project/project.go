@@ -1,6 +1,6 @@
 // Package project reads gpuard.yaml: what each key may hold, and what to write in place of what it may not. It opens no
-// other file; what the values of the flags of gpuard run mean is not known here, and of rules and defaults only that
-// there are some.
+// other file; what the values of the flags of gpuard run mean is not known here, and of rules and defaults only which
+// engine gets the services that name none.
 package project
 
 import (
@@ -25,6 +25,7 @@ func Read(data []byte, file string) (*service.Project, []diagnostic.One) {
 	switch {
 	case root != nil:
 		r.file(root)
+		r.engines(root.Find("defaults", "engine"))
 		r.names()
 		r.dependencies()
 	case len(r.Mistakes) == 0:
@@ -66,6 +67,15 @@ func (r *reader) file(root *yamltree.Node) {
 	}
 	if !named && root.Find("services") == nil {
 		r.Wrong(root.At, "the file has no services; %s", such)
+	}
+}
+
+// engines gives the services without an engine that of the file's defaults.
+func (r *reader) engines(usual *yamltree.Node) {
+	for i := range r.project.Services {
+		if s := &r.project.Services[i]; usual != nil && usual.Kind == yamltree.Scalar && s.Engine == "" {
+			s.Engine = usual.Text
+		}
 	}
 }
 

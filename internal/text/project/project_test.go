@@ -122,6 +122,7 @@ func TestMistakes(t *testing.T) {
 		{"services:\n  a: {command: b, xyzzy: 1}\n", "2:19: unknown key \"xyzzy\" of service a; there are command, each, replicas, env, env_file, workdir, image, engine, restart, depends_on, ready, healthy, and flags of gpuard run with _ for -"},
 		{"services:\n  a: {command: b, engine: slrum}\n", "2:27: engine of service a is \"slrum\"; did you mean slurm?"},
 		{"services:\n  a: {command: b, depends_on: [c]}\n  c: {command: d, engine: slurm}\n", "2:32: service a depends on c, which this machine never starts: its engine is slurm"},
+		{"services:\n  a: {command: b, engine: here, depends_on: [c]}\n  c: {command: d}\ndefaults: {engine: slurm}\n", "2:46: service a depends on c, which this machine never starts: its engine is slurm"},
 		{"services:\n  a: {command: b, model: *A100*}\n", "2:26: this is not YAML: there is no anchor &A100* for the alias *A100*; a value that begins with * needs quotes"},
 		{"services:\n  a:\n    command: {{.Ordinal}}\n", "3:15: this is not YAML: could not find flow map content; a value that begins with { needs quotes"},
 		{"services:\n  a:\n    <<: *b\n    command: c\n", "3:9: this is not YAML: there is no anchor &b for the alias *b"},
