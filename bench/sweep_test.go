@@ -78,7 +78,7 @@ func BenchmarkSweep(b *testing.B) {
 // slow is waited for in vain, and measured.
 func atRest(b *testing.B, work string) time.Duration {
 	b.Helper()
-	const usual, most, probes = 150 * time.Microsecond, 7 * time.Minute, 50
+	const usual, most, probes = 60 * time.Microsecond, 7 * time.Minute, 100
 	probe := func(turn int) time.Duration {
 		var spent []time.Duration
 		for i := range probes {
