@@ -102,7 +102,7 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 	if err != nil {
 		return nil, err
 	}
-	now += 10 * time.Millisecond // to which it is cut
+	now += 10 * time.Millisecond // /proc/uptime is cut to hundredths of a second, and a lease has its begin in nanoseconds
 	held, err := c.folder.Succeed(c.boot, func(own []job.Lease) (other *job.Lease, take bool) {
 		for _, l := range own {
 			if l.Kept == nil || l.Kept.File != kept.File || l.Namespace != c.host.Proc.Namespace() || registry.CommandAlive(c.host, l) {

@@ -72,8 +72,11 @@ func (r *reader) file(root *yamltree.Node) {
 
 // engines gives the services without an engine that of the file's defaults.
 func (r *reader) engines(usual *yamltree.Node) {
+	if usual == nil || usual.Kind != yamltree.Scalar {
+		return
+	}
 	for i := range r.project.Services {
-		if s := &r.project.Services[i]; usual != nil && usual.Kind == yamltree.Scalar && s.Engine == "" {
+		if s := &r.project.Services[i]; s.Engine == "" {
 			s.Engine = usual.Text
 		}
 	}
