@@ -119,9 +119,7 @@ func TestWaitAppearsBehind(t *testing.T) {
 		cmd := w.program("run", "-q", "--", "sh", "-c", keepsOn)
 		w.waits(n+1, cmd)
 		defer func() { _ = cmd.Process.Signal(syscall.SIGCONT) }()
-		if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		halt(t, filepath.Join(w.state, "lock"), cmd.Process)
 	}
 	w.finds(w.waits(3, w.program("run", "-q", "--", "sh", "-c", keepsOn)))
 }

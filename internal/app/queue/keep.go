@@ -43,6 +43,9 @@ func Keep(ctx context.Context, host *machine.Host, args []string) error {
 	if err != nil || lock == nil {
 		return err
 	}
+	if err := runs.WriteLockOwner(host, lock, runs.KeeperPlace); err != nil {
+		return err
+	}
 	f := &runs.Folder{Dir: dir, Host: host, Lock: lock, State: record.NewQueue(), Flag: RunnerFlag, Mark: mark, Work: dir, Grace: grace, Queue: true}
 	defer f.Close()
 	if err := os.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
@@ -87,6 +90,7 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 	d := &desks{host: host, dir: dir, first: map[string]*claim.Desk{}}
 	w.Prepare = func(run int) (runs.Start, error) { return prepare(d, w, run) }
 	w.Ended = func(run int) error { return notify(dir, w.Journal, w.State, run) }
+	w.Keep = func() error { return (&Queue{Dir: dir, host: host}).Serve() }
 	return w, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -385,8 +386,21 @@ func (q *Queue) Serve() error {
 	return process.Release()
 }
 
-// Kept reports whether a keeper is there.
-func (q *Queue) Kept() bool { return journal.Locked(filepath.Join(q.Dir, lockFile)) }
+// mostDying is how long a killed keeper or runner may have its lock still.
+const mostDying = time.Second
+
+// Kept reports whether a process is there that starts the jobs. A killed one has its lock until the kernel has closed its
+// files. Who believed that lock would start no other, and what was just handed in would not run.
+func (q *Queue) Kept() bool {
+	path := filepath.Join(q.Dir, lockFile)
+	for end := time.Now().Add(mostDying); journal.Locked(path); time.Sleep(time.Millisecond) {
+		alive := func(o journal.LockOwner) bool { return !q.host.Proc.Ending(o.PID, o.Start) }
+		if slices.ContainsFunc(journal.LockOwners(path), alive) || time.Now().After(end) {
+			return true
+		}
+	}
+	return false
+}
 
 // Problem is what the last keeper said before it ended; "" nothing.
 func (q *Queue) Problem() string {

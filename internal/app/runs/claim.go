@@ -215,7 +215,7 @@ func (r *runner) seated(ctx context.Context, run int, what Start, seat *claim.Se
 	if err != nil {
 		return r.refused(ctx, run, err)
 	}
-	if batch.HungUp(lifeFD) { // without delay: the goroutine that reads it may run later
+	if r.work.Keep == nil && batch.HungUp(lifeFD) { // without delay: the goroutine that reads it may run later
 		r.cancel()
 	}
 	r.mu.Lock()

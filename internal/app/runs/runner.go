@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -60,6 +59,7 @@ type Work struct {
 	Prepare func(run int) (Start, error)
 	Ended   func(run int) error // called when a run is over; may be nil
 	Each    bool                // every run asks for its own: a refusal is its failure, and several wait at the same time
+	Keep    func() error        // starts another conductor, after this one was killed; nil ends with what runs
 }
 
 // Start is how a run is started.
@@ -83,6 +83,7 @@ type runner struct {
 	host     *machine.Host
 	work     *Work
 	grace    time.Duration
+	lock     *os.File // of the folder, which the conductor has, too
 	boot     string
 	cancel   context.CancelFunc // nothing new is started
 	null     *os.File
@@ -92,6 +93,7 @@ type runner struct {
 	starts   chan struct{} // has a value while a run is being started beside the next claim
 	freed    chan struct{} // has a value when a run has ended, or another may be started
 	stopping atomic.Bool   // what runs is being ended
+	alone    atomic.Bool   // the conductor was killed
 	limits   func() string // that the runs get
 	attended sync.WaitGroup
 	starting sync.Mutex // from a Begin to its Start
@@ -122,12 +124,17 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 	for fd := lifeFD; fd <= lockFD; fd++ {
 		syscall.CloseOnExec(fd)
 	}
+	lock := os.NewFile(lockFD, "the lock of the folder")
+	if err := WriteLockOwner(host, lock, runnerPlace); err != nil {
+		fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
+		return
+	}
 	runtime.GOMAXPROCS(1) // one run is started after the other: threads that hand that on to each other took a fifth more time
 	batch.Patient(messageFD)
 	host.Say = func(text string) { sendMessage(messageFD, message{Say: text}) }
 	host.Loud = func(text string) { sendMessage(messageFD, message{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
-	r := &runner{host: host, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, uses: map[int]*use{}, limits: sync.OnceValue(limits.OfChildren)}
+	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, uses: map[int]*use{}, limits: sync.OnceValue(limits.OfChildren)}
 	usual := debug.SetMemoryLimit(64 << 20) // reading a long journal leaves much garbage behind
 	r.work, err = open(ctx, host, args[0])
 	if debug.SetMemoryLimit(usual); err == nil {
@@ -138,6 +145,9 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 	}
 	if err == nil {
 		err = r.run(ctx)
+	}
+	if err == nil && r.alone.Load() && r.work.Keep != nil {
+		err = r.handOn()
 	}
 	var refusal *job.Refusal
 	switch {
@@ -200,10 +210,7 @@ func (r *runner) run(ctx context.Context) error {
 	defer r.cancel()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	go func() { // the process that people see is gone: nothing new is started
-		_, _ = io.Copy(io.Discard, os.NewFile(lifeFD, "life"))
-		r.cancel()
-	}()
+	go r.outlive()
 	if r.work.Each {
 		go r.listen()
 		go r.sample(ctx)

@@ -263,6 +263,43 @@ func Locked(path string) bool {
 	return unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, lock) == nil && lock.Type != unix.F_UNLCK
 }
 
+// lockOwnerSize is the room that an owner of a lock has in its file: a PID, a start time, and spaces up to the end of the
+// line.
+const lockOwnerSize = 48
+
+// WriteLockOwner records in the file of a lock that a process has it. A lock that several processes share has a place for
+// each: an OFD lock does not say who has it.
+func WriteLockOwner(lock *os.File, place, pid int, start uint64) error {
+	line := fmt.Sprintf("%-*s\n", lockOwnerSize-1, fmt.Sprint(pid, " ", start))
+	if _, err := lock.WriteAt([]byte(line), int64(place)*lockOwnerSize); err != nil {
+		return fmt.Errorf("cannot write into the lock %s: %w", lock.Name(), err)
+	}
+	return nil
+}
+
+// LockOwner is a process that had the lock when it wrote that down.
+type LockOwner struct {
+	PID   int
+	Start uint64 // as in /proc/PID/stat
+}
+
+// LockOwners lists who wrote down to have the lock, in any order. Some of them may be gone.
+func LockOwners(path string) (owners []LockOwner) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer file.Close() //nolint:errcheck // read only
+	lines := bufio.NewScanner(io.LimitReader(file, 8*lockOwnerSize))
+	for lines.Scan() {
+		var o LockOwner
+		if n, _ := fmt.Sscan(lines.Text(), &o.PID, &o.Start); n == 2 && o.PID > 0 {
+			owners = append(owners, o)
+		}
+	}
+	return owners
+}
+
 // AwaitFree returns when no process has the lock, or there is none.
 func AwaitFree(path string) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
