@@ -11,7 +11,7 @@ COMPOSE_VERSION := v2.32.4
 
 export CGO_ENABLED ?= 0
 
-.PHONY: all build pages test race lint vet fuzz bench shape docs check soak gpu-check check-kubernetes release compose clean
+.PHONY: all build pages test race lint vet fuzz bench shape docs check steady soak gpu-check check-kubernetes release compose clean
 
 all: build test
 
@@ -64,6 +64,9 @@ docs: ## reference pages made from the code
 
 check: vet lint test race ## before a change is proposed
 	$(MAKE) fuzz FUZZTIME=2000x
+
+steady: ## the suite 20 times: quiet, beside busy loops, with one processor, shuffled; about an hour
+	.ci/steady
 
 soak: ## the same tests with large numbers
 	GPUARD_SOAK=1 $(GO) test -count 1 -timeout 4h ./...

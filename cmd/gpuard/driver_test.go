@@ -193,10 +193,26 @@ func begin(t testing.TB, cmd *exec.Cmd) string {
 // eventually waits until ok, or fails after a time that only a broken program needs.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("still not so after 2 minutes: %s", what)
+	if !polled(2*time.Minute, ok) {
+		t.Fatalf("still not so after 2 minutes: %s", what)
+	}
+}
+
+// polled asks until the answer is yes, or the time is over. What takes long to ask, such as a program or all of /proc, is
+// asked less often: many tests wait at the same time, and what they ask takes the processors from what they wait for.
+func polled(most time.Duration, ok func() bool) bool {
+	end := time.Now().Add(most)
+	for {
+		began := time.Now()
+		if ok() {
+			return true
 		}
+		if time.Now().After(end) {
+			return false
+		}
+
+		const least, rarest = 2 * time.Millisecond, 100 * time.Millisecond
+		time.Sleep(min(max(least, 2*time.Since(began)), rarest))
 	}
 }
 

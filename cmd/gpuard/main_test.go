@@ -148,12 +148,13 @@ func stateFolder(t testing.TB) string {
 func silent(t testing.TB, folder string) {
 	t.Helper()
 	var left []string
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if left = speakingOf(folder); len(left) == 0 {
-			return
-		}
+	gone := func() bool {
+		left = speakingOf(folder)
+		return len(left) == 0
 	}
-	t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
+	if !polled(20*time.Second, gone) {
+		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
+	}
 }
 
 // speakingOf are the processes that name a folder, or something in it, in their arguments or in their environment. One

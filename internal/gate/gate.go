@@ -117,6 +117,14 @@ func (p probe) judge(wanted string) (fails, skipped string) {
 	return "", fmt.Sprintf("gate %s: %v", p.name, err)
 }
 
+// Soaked is how often a test tries something: the usual number, or the large one with GPUARD_SOAK=1 (make soak).
+func Soaked(large, usual int) int {
+	if os.Getenv("GPUARD_SOAK") == "1" {
+		return large
+	}
+	return usual
+}
+
 // Traces is the folder of the public traces, which t needs: GPUARD_TRACES, else shared/traces beside the repository.
 func Traces(t testing.TB) string {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/gate"
 )
 
 // ruled is a puzzle with up to three rules, each of its own file.
@@ -42,7 +43,7 @@ func ruled(random *rand.Rand) puzzle {
 func TestRulesNarrow(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	given, refused := 0, 0
-	for range 30000 {
+	for range gate.Soaked(30_000, 12_000) {
 		p := ruled(random)
 		if slices.ContainsFunc(p.machine.Devices, func(d gpu.Device) bool { return d.Vendor != p.machine.Devices[0].Vendor }) {
 			continue // where all devices of one vendor are forbidden, another vendor is tried

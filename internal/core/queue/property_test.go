@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -13,16 +12,14 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/gate"
 )
 
 // The checks repeat the promises of the package comment in other words and with other code.
 
 // worlds is how many of each kind there are, with seeds from 1 on, and how many jobs come in each.
 func worlds() (seeds uint64, jobs int) {
-	if os.Getenv("GPUARD_SOAK") != "" {
-		return 100, 5000
-	}
-	return 6, 250
+	return uint64(gate.Soaked(100, 6)), gate.Soaked(5000, 250)
 }
 
 // longest time that a job runs in these worlds.
@@ -321,7 +318,7 @@ func (w *world) finish(n *tally) {
 func TestPlanIsKept(t *testing.T) {
 	t.Parallel()
 	passed := 0
-	for seed := uint64(1); seed <= 10 && !t.Failed(); seed++ {
+	for seed := uint64(1); seed <= uint64(gate.Soaked(10, 4)) && !t.Failed(); seed++ {
 		w := newWorld(t, seed, 24, 24, 40, 40, 80, 80, 80, 80)
 		var first string
 		var until int64

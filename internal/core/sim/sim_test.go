@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/gate"
 )
 
 func invent(t testing.TB, words string) gpu.Machine {
@@ -55,7 +56,7 @@ func TestInvariants(t *testing.T) {
 	for seed, words := range []string{"demo:8xA100-80GB", "demo:8xL4", "demo:4xA100-80GB+4xA100-40GB"} {
 		m := invent(t, words)
 		for _, shares := range []bool{false, true} {
-			jobs := some(uint64(seed), 400, 3, shares)
+			jobs := some(uint64(seed), gate.Soaked(400, 150), 3, shares)
 			for _, p := range Policies() {
 				r := newReplay(jobs, Setup{Machine: m, Policy: p})
 				for at, more := r.next(); more; at, more = r.next() {
