@@ -123,7 +123,7 @@ func TestAskWindow(t *testing.T) {
 			executable.Write(t, filepath.Join(dir, name), []byte(show+script))
 		}
 		log := filepath.Join(dir, "log")
-		cmd := program(t, stateFolder(t), append(env, "PATH="+dir+":/usr/bin:/bin", "LOG="+log, "ANSWERS="+filepath.Join(dir, "answers")), append([]string{"run", "--machine", "demo", "--ask", "-q"}, args...)...)
+		cmd := program(t, stateFolder(t), append(env, "PATH="+dir+":"+os.Getenv("PATH"), "LOG="+log, "ANSWERS="+filepath.Join(dir, "answers")), append([]string{"run", "--machine", "demo", "--ask", "-q"}, args...)...)
 		cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 		got := run(t, cmd)
 		said, _ := os.ReadFile(log)
@@ -207,7 +207,7 @@ func TestAskWindowGoes(t *testing.T) {
 	for _, words := range []string{"--ask", "--alert --device 9"} {
 		dir := t.TempDir()
 		executable.Write(t, filepath.Join(dir, "zenity"), []byte("#!/bin/sh\necho $$ >\"$LOG.new\"; mv \"$LOG.new\" \"$LOG\"; exec sleep 60\n"))
-		cmd := program(t, stateFolder(t), []string{"PATH=" + dir + ":/usr/bin:/bin", "LOG=" + dir + "/log", "DISPLAY=:7"}, append(strings.Fields("run --machine demo "+words), "--", "true")...)
+		cmd := program(t, stateFolder(t), []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "LOG=" + dir + "/log", "DISPLAY=:7"}, append(strings.Fields("run --machine demo "+words), "--", "true")...)
 		cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/host/store"
+	"gpuard/test/apart"
 )
 
 // occupy is the job of the claim tests, started by the program under test. It checks that no other job has its devices
@@ -69,7 +70,7 @@ func newRig(t *testing.T, machine string) *rig {
 	// environment.
 	eventually(t, "the first run is over", func() bool {
 		leases, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", "*.lock"))
-		return len(leases) == 0 && len(speakingOf(r.state)) == 0
+		return len(leases) == 0 && len(apart.SpeakingOf(r.state)) == 0
 	})
 	return r
 }

@@ -21,6 +21,7 @@ type dockyard struct {
 	*harbour
 	dir    string
 	daemon *exec.Cmd
+	ended  chan error // of the daemon
 }
 
 // newDocker starts a Docker engine with the images of newPodman. A stub stands for the hook of NVIDIA's container
@@ -47,7 +48,6 @@ func newDocker(t *testing.T, r *rack, program string) *dockyard {
 	}
 	d := &dockyard{dir: dir}
 	d.harbour = &harbour{rack: r, engine: "docker", env: []string{"DOCKER_HOST=unix://" + dir + "/socket", "DOCKER_CONFIG=" + dir + "/config", "PATH=" + filepath.Dir(hook) + ":" + path}}
-	d.start()
 	t.Cleanup(func() {
 		if ids := strings.Fields(d.ask("ps", "--all", "--quiet").out); len(ids) > 0 {
 			d.ask(append([]string{"rm", "--force"}, ids...)...)
@@ -56,6 +56,7 @@ func newDocker(t *testing.T, r *rack, program string) *dockyard {
 		_ = exec.Command("umount", dir+"/data").Run()
 		_ = os.RemoveAll(dir)
 	})
+	gate.NeedStart(t, "docker", d.start())
 	tar := filepath.Join(dir, "image.tar")
 	if text, err := exec.Command("tar", "-C", program, "-cf", tar, "opens").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -65,8 +66,8 @@ func newDocker(t *testing.T, r *rack, program string) *dockyard {
 	return d
 }
 
-// start starts the daemon and waits until it answers. Containers outlive it.
-func (d *dockyard) start() {
+// start starts the daemon and waits until it answers, or ends with an error. Containers outlive it.
+func (d *dockyard) start() error {
 	d.t.Helper()
 	d.daemon = exec.Command("dockerd", "--host", "unix://"+d.dir+"/socket", "--data-root", d.dir+"/data", "--exec-root", d.dir+"/exec", "--pidfile", d.dir+"/pid",
 		"--iptables=false", "--bridge=none", "--storage-driver=vfs", "--live-restore")
@@ -80,18 +81,30 @@ func (d *dockyard) start() {
 	if err := d.daemon.Start(); err != nil {
 		d.t.Fatal(err)
 	}
+	d.ended = make(chan error, 1)
+	go func() { d.ended <- d.daemon.Wait() }()
+	said := func() string {
+		text, _ := os.ReadFile(d.dir + "/log")
+		return string(text)
+	}
 	defer func() {
 		if d.t.Failed() {
-			text, _ := os.ReadFile(d.dir + "/log")
-			d.t.Logf("%s", text)
+			d.t.Log(said())
 		}
 	}()
-	eventually(d.t, "docker answers", func() bool { return d.ask("version").code == 0 })
+	eventually(d.t, "docker answers", func() bool { return d.ask("version").code == 0 || len(d.ended) > 0 })
+	if len(d.ended) > 0 {
+		return fmt.Errorf("dockerd has ended: %s", said())
+	}
+	return nil
 }
 
 func (d *dockyard) stop() {
+	if d.daemon.Process == nil {
+		return
+	}
 	_ = d.daemon.Process.Signal(unix.SIGTERM)
-	_ = d.daemon.Wait()
+	<-d.ended
 }
 
 // TestDocker: a real Docker engine is asked for exactly the devices of the lease, and the lease lives as long as the
@@ -178,7 +191,9 @@ func (d *dockyard) restarts() {
 	d.kept("the client was killed", lease)
 	d.stop()
 	d.kept("the daemon has ended", lease)
-	d.start()
+	if err := d.start(); err != nil {
+		d.t.Fatal(err)
+	}
 	d.kept("the daemon is there again", lease)
 	d.mustAsk("restart", "--time", "0", "killed")
 	d.kept("a restart", lease)

@@ -19,12 +19,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/gate"
+	"gpuard/test/apart"
+	"gpuard/test/hardware"
 	"gpuard/test/kubectl"
 )
 
 // TestMain makes this test binary the program: started under the name gpuard it runs main, holder included; hasty is
 // the same with short waits; occupy is a job for it to start.
 func TestMain(m *testing.M) {
+	apart.Watch()
+	gate.Driver = hardware.Works
 	// Most tests wait most of the time. -parallel of the command line is read later, and wins.
 	if err := flag.Set("test.parallel", fmt.Sprint(max(8, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
@@ -32,22 +36,46 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "__rank" { // torchrun starts the file of this program, under its own name
 		main()
 	}
-	testscript.Main(heedful{m}, map[string]func(){"gpuard": main, "hasty": hasty, "trusting": trusting, "pausing": pausing, "lasting": lastingly, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
-		"surveyed": surveyed, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "rank": rank, "served": served, "kubectl": kubectl.Main})
+	roles := map[string]func(){"gpuard": main, "hasty": hasty, "trusting": trusting, "pausing": pausing, "lasting": lastingly, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
+		"surveyed": surveyed, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "rank": rank, "served": served, "kubectl": kubectl.Main}
+	temporary, chosen := os.LookupEnv("TMPDIR")
+	if roles[filepath.Base(os.Args[0])] == nil {
+		var err error
+		if place, err = apart.Enter(); err == nil {
+			err = os.Setenv("TMPDIR", place.Root()) // for the programs under these names, so that they go with it
+		}
+		if err != nil {
+			panic(err)
+		}
+	}
+	testscript.Main(heedful{m, func() error {
+		if chosen {
+			return os.Setenv("TMPDIR", temporary)
+		}
+		return os.Unsetenv("TMPDIR")
+	}}, roles)
 }
 
+// place is where the tests are; nil in the programs that they start.
+var place *apart.Place
+
 // heedful are the tests, which may be run by something that ignores hangups (nohup): what they start must not.
-type heedful struct{ *testing.M }
+type heedful struct {
+	*testing.M
+	restore func() error
+}
 
 func (h heedful) Run() int {
+	if err := h.restore(); err != nil {
+		panic(err)
+	}
 	unix.Umask(0o022) // a project in a folder that a group can write is not used
 	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
-	defer os.RemoveAll(viewFolder())
-	return h.M.Run()
+	return place.Leave(h.M.Run())
 }
 
 // TestScript runs the program from outside: one file in testdata/script per theme.
@@ -91,7 +119,7 @@ func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd
 	cmd.Args[0] = "gpuard"
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
-		if !strings.Contains(name, "VISIBLE") && !strings.HasPrefix(name, "GPUARD_") && !strings.HasPrefix(name, "SLURM") {
+		if !strings.HasPrefix(name, "GPUARD_") { // what is asked of the tests
 			cmd.Env = append(cmd.Env, pair)
 		}
 	}
@@ -144,30 +172,12 @@ func stateFolder(t testing.TB) string {
 	return filepath.Join(quietDir(t), "state")
 }
 
-// silent waits until no process speaks of the folder any more.
+// silent waits until no process speaks of the folder any more, and ends those that do not stop.
 func silent(t testing.TB, folder string) {
 	t.Helper()
-	var left []string
-	gone := func() bool {
-		left = speakingOf(folder)
-		return len(left) == 0
+	left := apart.Await(folder, 20*time.Second)
+	for _, process := range left {
+		t.Errorf("left behind, and ended now: %s", process)
 	}
-	if !polled(20*time.Second, gone) {
-		t.Errorf("left behind:\n%s", strings.Join(left, "\n"))
-	}
-}
-
-// speakingOf are the processes that name a folder, or something in it, in their arguments or in their environment. One
-// that is being executed has neither yet, and may.
-func speakingOf(folder string) (found []string) {
-	processes, _ := filepath.Glob("/proc/[0-9]*")
-	for _, p := range processes {
-		line, _ := os.ReadFile(filepath.Join(p, "cmdline"))
-		env, _ := os.ReadFile(filepath.Join(p, "environ"))
-		_, err := os.Readlink(filepath.Join(p, "exe")) // not of what is over
-		if bytes.Contains(append(line, env...), []byte(folder)) || len(line)+len(env) == 0 && err == nil {
-			found = append(found, p+" "+string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
-		}
-	}
-	return found
+	apart.End(left)
 }

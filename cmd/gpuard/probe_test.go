@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"gpuard/internal/gate"
 	"gpuard/test/fakegpu"
 )
 
@@ -75,6 +76,7 @@ func TestProbeJSON(t *testing.T) {
 }
 
 func TestProbeNeedsADriver(t *testing.T) {
+	gate.Need(t, "no nvidia libraries")
 	r := newRack(t, a100s(1)...)
 	r.Remove("lib/libcuda.so.1")
 	got := run(t, r.cmd("explain", "--probe"))

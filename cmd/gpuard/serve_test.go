@@ -25,7 +25,7 @@ import (
 )
 
 // viewFolder is where this process builds gpuard-view: its libraries would make every other program of the tests slower.
-func viewFolder() string { return filepath.Join(os.TempDir(), fmt.Sprint("gpuard-view-", os.Getpid())) }
+func viewFolder() string { return filepath.Join(place.Root(), "view") }
 
 // view is cmd for the commands that gpuard-view has. TIMES=10 makes them ten times as fast. Files of the system are below
 // $SITE, an empty folder unless the rack has one: else the terminals of whoever runs the tests would be told of troubles.

@@ -85,7 +85,7 @@ func units() []struct {
 		{"once, under a clock", map[string]string{mine + "a.service": "[Service]\nType=oneshot\nExecStart=/bin/echo a\nTimeoutStartSec=1h\n"},
 			[]string{"a"}, []string{"note: TimeoutStartSec=1h runs while it waits"}},
 		{"whole", nil, []string{"tts", "--fallback", "cpu", "--", "sleep", "a $b", "%c;", ";", `"\`, "é"},
-			[]string{"wrote ~/" + mine + "tts.service", `ExecStart=GPUARD run --fallback=cpu -- /usr/bin/sleep "a $$b" "%%c;" ";" "\"\\" "é"` + "\n", "WantedBy=default.target", "enable --now tts.service", "RestartSec=30"}},
+			[]string{"wrote ~/" + mine + "tts.service", `ExecStart=GPUARD run --fallback=cpu -- ` + must(exec.LookPath("sleep")) + ` "a $$b" "%%c;" ";" "\"\\" "é"` + "\n", "WantedBy=default.target", "enable --now tts.service", "RestartSec=30"}},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/gate"
 	"gpuard/internal/host/proc"
+	"gpuard/test/apart"
 )
 
 // advice takes the command out of a message, which ends at a bracket or with the line.
@@ -82,7 +83,7 @@ func TestSquatted(t *testing.T) {
 					t.Fatal(found)
 				}
 				path = found[0]
-				eventually(t, "the first run is over", func() bool { return len(speakingOf(path)) == 0 })
+				eventually(t, "the first run is over", func() bool { return len(apart.SpeakingOf(path)) == 0 })
 				if err := os.RemoveAll(path); err != nil {
 					t.Fatal(err)
 				}

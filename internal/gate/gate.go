@@ -5,6 +5,8 @@
 package gate
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -13,11 +15,14 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/host/loader"
 	"gpuard/internal/host/proc"
 )
 
@@ -37,47 +42,59 @@ const (
 	rare                  // only a list that names it demands it
 )
 
+// gates ask whether the thing works, each at its first use in a process: a program that is there may be another of that
+// name, or the stub of a distribution.
+var gates = askedOnce(probes())
+
+func askedOnce(list []probe) []probe {
+	for i := range list {
+		list[i].here = sync.OnceValue(list[i].here)
+	}
+	return list
+}
+
 // probes lists every gate. Most containers mount cgroup2 read-only, and systemd keeps it for itself; most forbid fuse.
 // .ci/bare reads the names of programs out of this list and removes them.
 func probes() []probe {
 	return []probe{
-		{"cc", program("cc"), installed},
+		{"cc", both(program("cc --version"), compiler), installed},
 		{"root", root, granted},
 		{"mountns", mountNamespace, granted},
 		{"privileged", privileged, granted},
 		{"pidns", namespace("--pid", "--fork", "--mount-proc"), granted},
 		{"netns", namespace("--net"), granted},
 		{"userns", userNamespace, granted},
-		{"bwrap", bubblewrap, installed},
+		{"bwrap", both(program("bwrap --version"), bubblewrap), installed},
 		{"cgroup2", cgroup2, rare},
-		{"cgroup1", file("/sys/fs/cgroup/devices/tasks"), rare},
+		{"cgroup1", cgroup1, rare},
 		{"fuse", fuse, rare},
 		{"ptrace", traceable, granted},
-		{"python3", program("python3"), installed},
+		{"python3", program("python3 -m ctypes._endian"), installed},
 		{"torch", torch, installed},
 		{"jupyter", jupyter, installed},
-		{"parallel", program("parallel"), installed},
-		{"podman", program("podman", "runc"), installed},
-		{"slurm", program("slurmctld", "slurmd", "munged", "sbatch", "srun", "squeue", "scontrol", "sinfo", "scancel"), installed},
-		{"docker", program("docker", "dockerd"), installed},
+		{"parallel", program("parallel --minversion 1"), installed},
+		{"podman", program("podman --version", "runc --version"), installed},
+		{"slurm", program("slurmctld -V", "slurmd -V", "munged --version", "sbatch --version", "srun --version", "squeue --version", "scontrol --version", "sinfo --version", "scancel --version"), installed},
+		{"docker", program("docker --version", "dockerd --version"), installed},
 		{"compose", compose, installed},
-		{"tsp", program("tsp"), installed},
-		{"dash", program("dash"), installed},
-		{"fish", program("fish"), installed},
-		{"direnv", program("direnv"), installed},
-		{"zsh", program("zsh"), installed},
-		{"less", program("less"), installed},
-		{"procps", program("ps", "pkill"), installed},
-		{"systemd", program("systemd-analyze", "systemd-tmpfiles", "systemd-socket-activate"), installed},
-		{"gio", program("gio"), installed},
-		{"prometheus", program("prometheus", "promtool"), installed},
-		{"chromium", program("chromium"), installed},
-		{"desktop-file-validate", program("desktop-file-validate"), installed},
-		{"man", program("man", "groff"), installed},
+		{"tsp", program("tsp -V"), installed},
+		{"dash", program("dash -c :"), installed},
+		{"fish", program("fish --version"), installed},
+		{"direnv", program("direnv version"), installed},
+		{"zsh", program("zsh -fc :"), installed},
+		{"less", program("less --version"), installed},
+		{"procps", program("ps --version", "pkill --version"), installed},
+		{"systemd", program("systemd-analyze --version", "systemd-tmpfiles --version", "systemd-socket-activate --version"), installed},
+		{"gio", program("gio version"), installed},
+		{"prometheus", program("prometheus --version", "promtool --version"), installed},
+		{"chromium", program("chromium --version"), installed},
+		{"desktop-file-validate", program("desktop-file-validate --version"), installed},
+		{"man", program("man --version", "groff --version"), installed},
 		{"nfpm", nfpm, installed},
-		{"dpkg", program("dpkg", "dpkg-deb"), installed},
-		{"rpm", program("rpm"), installed},
-		{"gpu", file("/dev/nvidiactl"), rare},
+		{"dpkg", program("dpkg --version", "dpkg-deb --version"), installed},
+		{"rpm", program("rpm --version"), installed},
+		{"gpu", driver, rare},
+		{"no nvidia libraries", withoutLibraries, rare},
 		{"traces", func() error { return file(filepath.Join(traces(), "philly_11cb48.csv.gz"))() }, rare},
 	}
 }
@@ -92,14 +109,33 @@ func Need(t testing.TB, names ...string) {
 		if !known {
 			t.Fatalf("cannot find the gate %q: the list is in internal/gate/gate.go", name)
 		}
-		fails, skipped := p.judge(os.Getenv("GPUARD_GATES"))
-		if fails != "" {
-			t.Fatal(fails)
-		}
-		if skipped != "" {
-			leftOut(t)
-			t.Skip(skipped)
-		}
+		p.enforce(t)
+	}
+}
+
+// NeedStart is Need for what only its start tells, as of a daemon that a container does not let start: failure says why it
+// did not, nil that it did.
+func NeedStart(t testing.TB, name string, failure error) {
+	t.Helper()
+	p, known := probeOf(name)
+	if !known {
+		t.Fatalf("cannot find the gate %q: the list is in internal/gate/gate.go", name)
+	}
+	if failure != nil {
+		p.here = func() error { return failure }
+		p.enforce(t)
+	}
+}
+
+func (p probe) enforce(t testing.TB) {
+	t.Helper()
+	fails, skipped := p.judge(os.Getenv("GPUARD_GATES"))
+	if fails != "" {
+		t.Fatal(fails)
+	}
+	if skipped != "" {
+		leftOut(t)
+		t.Skip(skipped)
 	}
 }
 
@@ -181,11 +217,11 @@ func leftOut(t testing.TB) {
 }
 
 func probeOf(name string) (p probe, known bool) {
-	i := slices.IndexFunc(probes(), func(p probe) bool { return p.name == name })
+	i := slices.IndexFunc(gates, func(p probe) bool { return p.name == name })
 	if i < 0 {
 		return probe{}, false
 	}
-	return probes()[i], true
+	return gates[i], true
 }
 
 func (p probe) required(wanted string) bool {
@@ -195,14 +231,43 @@ func (p probe) required(wanted string) bool {
 	return slices.Contains(strings.Split(wanted, ","), p.name)
 }
 
-func program(names ...string) func() error {
+// program: these command lines end with 0. The first word of each is the name of the program.
+func program(lines ...string) func() error {
 	return func() error {
-		for _, name := range names {
-			if _, err := exec.LookPath(name); err != nil {
+		for _, line := range lines {
+			words := strings.Fields(line)
+			if _, err := exec.LookPath(words[0]); err != nil {
+				return err
+			}
+			if err := succeed(words[0], words[1:]...); err != nil {
 				return err
 			}
 		}
 		return nil
+	}
+}
+
+// succeed runs a program that answers at once where it works.
+func succeed(name string, args ...string) error {
+	const patience = time.Minute // on a loaded machine
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// both: the one, and then the other.
+func both(one, other func() error) func() error {
+	return func() error {
+		if err := one(); err != nil {
+			return err
+		}
+		return other()
 	}
 }
 
@@ -211,17 +276,17 @@ func file(path string) func() error {
 }
 
 // torch is the distribution's PyTorch, for the distribution's Python.
-func torch() error { return exec.Command("/usr/bin/python3", "-c", "import torch").Run() }
+func torch() error { return succeed("/usr/bin/python3", "-c", "import torch") }
 
 // jupyter is the distribution's Jupyter client with its kernel, for the distribution's Python.
 func jupyter() error {
-	return exec.Command("/usr/bin/python3", "-c", "import jupyter_client, ipykernel").Run()
+	return succeed("/usr/bin/python3", "-c", "import jupyter_client, ipykernel")
 }
 
 // compose is the plugin that docker compose is.
 func compose() error {
-	if err := exec.Command("docker", "compose", "version").Run(); err != nil {
-		return fmt.Errorf("docker compose version: %w; make compose installs it", err)
+	if err := succeed("docker", "compose", "version"); err != nil {
+		return fmt.Errorf("%w; make compose installs it", err)
 	}
 	return nil
 }
@@ -334,9 +399,51 @@ func ordinary(program string, args ...string) error {
 	return cmd.Run()
 }
 
-func bubblewrap() error {
-	if err := program("bwrap")(); err != nil {
+func bubblewrap() error { return ordinary("bwrap", "--dev-bind", "/", "/", "true") }
+
+// compiler: it makes a library. Some machines have it without the headers of C.
+func compiler() error {
+	dir, err := os.MkdirTemp("", "gpuard-cc")
+	if err != nil {
 		return err
 	}
-	return ordinary("bwrap", "--dev-bind", "/", "/", "true")
+	source := filepath.Join(dir, "a.c")
+	if err = os.WriteFile(source, []byte("#include <stdlib.h>\nint main(void) { return EXIT_SUCCESS; }\n"), 0o600); err == nil {
+		err = succeed("cc", "-o", filepath.Join(dir, "a"), source)
+	}
+	return errors.Join(err, os.RemoveAll(dir))
+}
+
+// Driver says why there is no NVIDIA driver that works. A TestMain sets it to that of test/hardware: the tests of what asks the
+// driver import this package.
+var Driver = func() error { return errors.New("no test of this package asks for a GPU") }
+
+func driver() error { return Driver() }
+
+// withoutLibraries: what a test takes away, the loader does not find elsewhere.
+func withoutLibraries() error {
+	found, err := loader.Search{Root: "/", Path: os.Getenv("LD_LIBRARY_PATH")}.Libraries()
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"libnvidia-ml.so.1", "libcuda.so.1"} {
+		if library, ok := loader.First(found, name); ok {
+			return fmt.Errorf("there is %s", library.Path)
+		}
+	}
+	return nil
+}
+
+// cgroup1: root may make cgroups of the first version that hide devices.
+func cgroup1() error {
+	const own = "/sys/fs/cgroup/devices/gpuard-gate"
+	err := os.Mkdir(own, 0o755) //nolint:gosec // as its parent
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if err := file(own + "/tasks")(); err != nil {
+		return err
+	}
+	_ = os.Remove(own) // another process may ask the same
+	return nil
 }

@@ -2,7 +2,11 @@ package gate
 
 import (
 	"errors"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"gpuard/test/executable"
 )
 
 // TestJudge: what is missing skips, or fails where it is demanded; a program that is there fails where there must be
@@ -34,6 +38,51 @@ func TestJudge(t *testing.T) {
 		}
 		if fails, skipped := p.judge(c.wanted); (fails != "") != c.fails || (skipped != "") != c.skipped {
 			t.Errorf("kind %d, missing %v, GPUARD_GATES=%s: fails %q, skipped %q", c.kind, c.missing, c.wanted, fails, skipped)
+		}
+	}
+}
+
+// TestProgram: one that is there and does not work is no open gate, nor another one of that name.
+func TestProgram(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	for name, c := range map[string]struct{ text, want string }{
+		"works": {"#!/bin/sh\ntest \"$1\" = --version\n", ""},
+		"stub":  {"#!/bin/sh\necho 'install it first' >&2\nexit 1\n", "stub --version: exit status 1: install it first"},
+		"other": {"#!/bin/sh\ntest \"$1\" = --help\n", "exit status 1"},
+		"none":  {"", "not found"},
+	} {
+		if c.text != "" {
+			executable.Write(t, filepath.Join(dir, name), []byte(c.text))
+		}
+		err := program(name + " --version")()
+		if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestAll: a gate is asked once.
+func TestAll(t *testing.T) {
+	asked := 0
+	list := askedOnce([]probe{{"mine", func() error { asked++; return errors.New("there is none") }, rare}})
+	if first, second := list[0].here(), list[0].here(); first == nil || second == nil || asked != 1 {
+		t.Errorf("asked %d times: %v, %v", asked, first, second)
+	}
+}
+
+// TestNeedStart: what does not start is as missing as what is not there.
+func TestNeedStart(t *testing.T) {
+	t.Setenv("GPUARD_GATES", "")
+	t.Setenv("GPUARD_SKIPPED", "")
+	for _, failure := range []error{nil, errors.New("operation not permitted")} {
+		over := false
+		t.Run("docker", func(t *testing.T) {
+			defer func() { over = t.Skipped() }()
+			NeedStart(t, "docker", failure)
+		})
+		if over != (failure != nil) {
+			t.Errorf("%v: skipped %v", failure, over)
 		}
 	}
 }

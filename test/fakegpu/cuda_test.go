@@ -1,6 +1,7 @@
 package fakegpu
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -97,6 +98,7 @@ print(cuda.cuDeviceGetCount(ctypes.byref(n)), cuda.cuDeviceGet(ctypes.byref(n), 
 print(cuda.cuGetErrorName(100, ctypes.byref(word)), word.value.decode(), cuda.cuGetErrorName(12345, ctypes.byref(word)), word.value)
 `
 	cmd := exec.Command("python3", "-c", program, filepath.Join(d.Dir, "lib", "libcuda.so.1"))
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	if got, want := output(t, cmd), "3 3 1 0 12040\n0 CUDA_ERROR_NO_DEVICE 1 None\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

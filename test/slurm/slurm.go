@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"gpuard/internal/gate"
 )
 
 // Cluster is a Slurm that runs until the test ends.
@@ -156,7 +158,7 @@ func (c Cluster) ready(t testing.TB) {
 		}
 		if time.Now().After(deadline) {
 			log, _ := os.ReadFile(c.in("slurmd.log"))
-			t.Fatalf("Slurm's node is not idle after 30 s: %v\n%s%s", err, out, log)
+			gate.NeedStart(t, "slurm", fmt.Errorf("the node is not idle after 30 s: %v\n%s%s", err, out, log))
 		}
 	}
 }
@@ -173,7 +175,7 @@ func (c Cluster) in(name string) string { return filepath.Join(c.Dir, name) }
 func (c Cluster) start(t testing.TB, name string, args ...string) {
 	t.Helper()
 	if out, err := c.Command(name, args...).CombinedOutput(); err != nil {
-		t.Fatalf("cannot start %s: %v\n%s", name, err, out)
+		gate.NeedStart(t, "slurm", fmt.Errorf("cannot start %s: %w\n%s", name, err, out))
 	}
 }
 

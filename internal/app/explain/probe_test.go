@@ -16,12 +16,15 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
+	"gpuard/internal/gate"
 	"gpuard/test/fakegpu"
+	"gpuard/test/hardware"
 	"gpuard/test/recorded"
 )
 
 // TestMain makes this test binary the program that a probe starts.
 func TestMain(m *testing.M) {
+	gate.Driver = hardware.Works
 	if Probing() {
 		if err := Serve(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -228,6 +231,7 @@ func TestProbeThatCannotAsk(t *testing.T) {
 		t.Errorf("a driver that hangs held us for %v", took)
 	}
 	d.Answer()
+	gate.Need(t, "no nvidia libraries")
 	d.Remove("lib/libcuda.so.1")
 	if _, _, _, err := RunProbe(t.Context(), probing(m, d), nil); !errors.As(err, &why) || why.Cause != gpu.LibraryMissing || exit.Remedy(err) == "" {
 		t.Errorf("no library: %v", err)

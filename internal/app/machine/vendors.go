@@ -12,7 +12,7 @@ import (
 // Both reads the devices of two vendors at the same time and joins them: NVIDIA's first, then AMD's, each numbered from
 // 0. That one vendor has nothing here (no driver library, no device) is not worth a word while the other has devices
 // that work; any other failure becomes a problem of the machine. When both fail, a failure counts more than nothing
-// being there. noGPU reports that there is no card of either vendor: to install a driver would not help.
+// being there. noGPU reports that there is no card of either vendor: to install or to load a driver would not help.
 func Both(nvidia, amd Reader, noGPU func() bool) Reader {
 	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		second := make(chan half, 1)
@@ -23,7 +23,7 @@ func Both(nvidia, amd Reader, noGPU func() bool) Reader {
 		m, err := nvidia(ctx, what)
 		m, err = join(half{m, err}, <-second)
 		var why *gpu.Unavailable
-		if errors.As(err, &why) && why.Cause == gpu.LibraryMissing && noGPU() {
+		if errors.As(err, &why) && (why.Cause == gpu.LibraryMissing || why.Cause == gpu.DriverNotLoaded) && noGPU() {
 			err = &gpu.Unavailable{
 				Cause:  gpu.NoDevice,
 				Text:   "cannot find a GPU: this machine has none of NVIDIA or AMD",

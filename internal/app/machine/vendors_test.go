@@ -90,6 +90,8 @@ func TestBothWithOneVendor(t *testing.T) {
 		{"the AMD device does not work", half{err: because(gpu.LibraryMissing)}, half{m: sick}, 1, "NVIDIA GPUs: cannot library-missing; mend it", ""},
 		{"neither is here", half{err: because(gpu.LibraryMissing)}, half{err: because(gpu.NoDevice)}, 0, "", "cannot library-missing"},
 		{"no card", half{err: because(gpu.LibraryMissing)}, half{err: because(gpu.NoDevice)}, 0, "", "this machine has none of NVIDIA or AMD"},
+		{"neither is loaded", half{err: because(gpu.DriverNotLoaded)}, half{err: because(gpu.NoDevice)}, 0, "", "cannot driver-not-loaded"},
+		{"no card, NVIDIA's libraries", half{err: because(gpu.DriverNotLoaded)}, half{err: because(gpu.NoDevice)}, 0, "", "this machine has none of NVIDIA or AMD"},
 		{"AMD fails, NVIDIA is not here", half{err: because(gpu.LibraryMissing)}, half{err: because(gpu.NoPermission)}, 0, "", "cannot no-permission"},
 		{"NVIDIA fails, AMD is not here", half{err: because(gpu.VersionMismatch)}, half{err: because(gpu.NoDevice)}, 0, "", "cannot version-mismatch"},
 		{"both fail", half{err: because(gpu.VersionMismatch)}, half{err: because(gpu.NoPermission)}, 0, "", "cannot version-mismatch"},
@@ -98,7 +100,7 @@ func TestBothWithOneVendor(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			m, err := Both(answering(tt.nvidia.m, tt.nvidia.err), answering(tt.amd.m, tt.amd.err), func() bool { return tt.name == "no card" })(t.Context(), gpu.Identity)
+			m, err := Both(answering(tt.nvidia.m, tt.nvidia.err), answering(tt.amd.m, tt.amd.err), func() bool { return strings.HasPrefix(tt.name, "no card") })(t.Context(), gpu.Identity)
 			if len(m.Devices) != tt.devices || strings.Join(m.Problems, "\n") != tt.problem {
 				t.Errorf("%d devices, problems %q; want %d and %q", len(m.Devices), m.Problems, tt.devices, tt.problem)
 			}

@@ -12,19 +12,22 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/test/apart"
 )
 
 const roleVar = "GPUARD_LAUNCH_ROLE"
 
 // The tests need processes that fork, execute and die: this binary again, as a holder or in a role.
 func TestMain(m *testing.M) {
+	apart.Watch()
 	if len(os.Args) > 1 && os.Args[1] == HolderFlag {
 		beHolder(os.Args[2:])
 		return
 	}
 	role := os.Getenv(roleVar)
 	if role == "" {
-		os.Exit(m.Run())
+		os.Exit(apart.Run(m))
 	}
 	roles := map[string]func([]string) error{
 		"start": roleStart, "many": roleMany, "reaper": roleReaper, "can": roleCan, "exec": roleExec, "low": roleLow, "run": roleRun,

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/gate"
 	"gpuard/test/fakegpu"
 )
 
@@ -139,6 +140,9 @@ func TestReasonsForNoAnswerAreToldApart(t *testing.T) {
 			gpu.DriverError, []string{"without an answer", "exit status 0"}, "LD_PRELOAD"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.cause == gpu.LibraryMissing {
+				gate.Need(t, "no nvidia libraries")
+			}
 			d, _ := machine(t)
 			_, err := ask(t, d, c.prepare(d))
 			var why *gpu.Unavailable

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/gate"
 	"gpuard/test/fakegpu"
 )
 
@@ -67,6 +68,9 @@ func TestReasonsForNoGPUAreToldApart(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
+			if test.cause == gpu.LibraryMissing {
+				gate.Need(t, "no nvidia libraries")
+			}
 			d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
 			test.prepare(t, d)
 			checkUnavailable(t, child(t, d.Env(), gpu.Everything, patience), test.cause, test.text)

@@ -14,14 +14,17 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/test/apart"
 )
 
 const roleVar = "GPUARD_TREE_ROLE"
 
 // The tests need a process that adopts its descendants: this binary again, in a role.
 func TestMain(m *testing.M) {
+	apart.Watch()
 	if os.Getenv(roleVar) == "" {
-		os.Exit(m.Run())
+		os.Exit(apart.Run(m))
 	}
 	if err := adopter(os.Args[1:]); err != nil {
 		fmt.Println("error:", err)

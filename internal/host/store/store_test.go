@@ -18,6 +18,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/test/apart"
 )
 
 const (
@@ -37,9 +38,10 @@ func (f *Folder) ticketFolder(uid uint32) string {
 
 // The tests need other processes and other users: this binary again, with a role.
 func TestMain(m *testing.M) {
+	apart.Watch()
 	role := os.Getenv(roleVar)
 	if role == "" {
-		os.Exit(m.Run())
+		os.Exit(apart.Run(m))
 	}
 	play, known := roles()[role]
 	if !known {

@@ -1,0 +1,210 @@
+// Package apart gives the tests of a package surroundings of their own: an environment out of a written list, a home, and a
+// PATH without the programs that would change what gpuard does. It ends every process that they leave, also when they are
+// killed.
+//
+//	apart.Watch()
+//	os.Exit(apart.Run(m))
+package apart
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// passed are the variables of the caller that tests see; what else a test needs, it sets. They say how Go works, where files
+// and libraries are, and what is asked of the tests. .ci/bare gives no others.
+func passed() []string {
+	return []string{
+		"CGO_ENABLED", "GOCACHE", "GOCOVERDIR", "GODEBUG", "GOENV", "GOFLAGS", "GOMAXPROCS", "GOMODCACHE", "GOPATH", "GOPROXY", "GORACE", "GOROOT", "GOTOOLCHAIN", "GOTRACEBACK",
+		"CI", "LD_LIBRARY_PATH", "PWD", "TMPDIR",
+		"GPUARD_BEFORE", "GPUARD_GATES", "GPUARD_PICTURES", "GPUARD_PROBES", "GPUARD_RECORD", "GPUARD_SKIPPED", "GPUARD_SOAK", "GPUARD_TRACES", "GPUARD_UPDATE",
+	}
+}
+
+// hidden are the programs that gpuard looks for in PATH and no gate of internal/gate names: a test that needs one brings one.
+func hidden() []string {
+	return []string{
+		"conda", "kdialog", "kubectl", "mamba", "notify-send", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-smi", "torchrun",
+		"xdg-open", "xmessage", "zenity",
+	}
+}
+
+// system are the folders of a distribution. Others in the PATH of a person have an interpreter that asks their own home.
+func system() []string {
+	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+}
+
+// Place is a folder for one run of tests. What they start has its name in PATH or HOME, so that it is found at the end.
+type Place struct {
+	root  string
+	paths string   // the PATH of the caller
+	alive *os.File // the watcher acts when this process ends, which closes it
+	watch *exec.Cmd
+}
+
+// Enter changes the environment of this process to that of the tests. Its caller has called Watch before.
+func Enter() (*Place, error) {
+	root, err := os.MkdirTemp("", "gpuard")
+	if err != nil {
+		return nil, err
+	}
+	p := &Place{root: root, paths: os.Getenv("PATH")}
+	err = os.Chmod(root, 0o755) //nolint:gosec // tests act as other users
+	if err == nil {
+		err = os.Mkdir(p.in("home"), 0o700)
+	}
+	var path string
+	if err == nil {
+		path, err = p.makePath(system(), p.paths)
+	}
+	if err == nil {
+		err = p.startWatcher()
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(root))
+	}
+	return p, setEnvironment(map[string]string{"HOME": p.in("home"), "PATH": path})
+}
+
+func (p *Place) in(name string) string { return filepath.Join(p.root, name) }
+
+// Root is the folder; it is removed at the end, whatever happens.
+func (p *Place) Root() string { return p.root }
+
+// Callers is the PATH of the caller, for tests of the very machine.
+func (p *Place) Callers() string { return p.paths }
+
+// setEnvironment keeps what is passed, and sets the others.
+func setEnvironment(others map[string]string) error {
+	for name, value := range goPlaces() {
+		others[name] = value
+	}
+	for _, name := range passed() {
+		if value, ok := os.LookupEnv(name); ok {
+			others[name] = value
+		}
+	}
+	os.Clearenv()
+	var err error
+	for name, value := range others {
+		err = errors.Join(err, os.Setenv(name, value))
+	}
+	return err
+}
+
+// goPlaces are the places in the home of the caller where Go keeps what it has built: with another home it would build
+// everything again.
+func goPlaces() map[string]string {
+	places := map[string]string{}
+	if cache, err := os.UserCacheDir(); err == nil {
+		places["GOCACHE"] = filepath.Join(cache, "go-build")
+	}
+	if config, err := os.UserConfigDir(); err == nil {
+		places["GOENV"] = filepath.Join(config, "go/env")
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		places["GOPATH"] = filepath.Join(home, "go")
+	}
+	return places
+}
+
+// makePath returns a PATH of the programs in folders, and go. Where a distribution has them elsewhere, it is that of the
+// caller.
+func (p *Place) makePath(folders []string, callers string) (string, error) {
+	if !slices.ContainsFunc(folders, func(folder string) bool { return exists(filepath.Join(folder, "sleep")) }) {
+		folders = filepath.SplitList(callers)
+	}
+	path := []string{p.in("bin")}
+	if err := os.Mkdir(p.in("bin"), 0o755); err != nil { //nolint:gosec // tests act as other users
+		return "", err
+	}
+	if tool, err := exec.LookPath("go"); err == nil { // else a test program that was built elsewhere
+		if err := os.Symlink(tool, p.in("bin/go")); err != nil {
+			return "", err
+		}
+	}
+	for _, folder := range folders {
+		real, err := filepath.EvalSymlinks(folder)
+		if err != nil || !filepath.IsAbs(real) || slices.Contains(path, real) {
+			continue
+		}
+		if path = append(path, real); shows(real) {
+			path[len(path)-1] = p.in(fmt.Sprint("bin", len(path)))
+			if err := link(path[len(path)-1], real); err != nil {
+				return "", err
+			}
+		}
+	}
+	return strings.Join(path, ":"), nil
+}
+
+// shows reports whether a folder has a program that tests must not find.
+func shows(folder string) bool {
+	return slices.ContainsFunc(hidden(), func(name string) bool { return exists(filepath.Join(folder, name)) })
+}
+
+// link makes dir another folder with the programs of that one, without those that tests must not find.
+func link(dir, programs string) error {
+	entries, err := os.ReadDir(programs)
+	if err == nil {
+		err = os.Mkdir(dir, 0o755) //nolint:gosec // tests act as other users
+	}
+	for _, e := range entries {
+		if err == nil && !slices.Contains(hidden(), e.Name()) {
+			err = os.Symlink(filepath.Join(programs, e.Name()), filepath.Join(dir, e.Name()))
+		}
+	}
+	return err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// patience: holders end a moment after the jobs that they hold for.
+var patience = 5 * time.Second
+
+// Run runs the tests of a package apart, and returns the code to end with.
+func Run(tests interface{ Run() int }) int {
+	place, err := Enter()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot run the tests in surroundings of their own:", err)
+		return 1
+	}
+	return place.Leave(tests.Run())
+}
+
+// Leave ends what the tests have left, and returns the code to end with: it is a failure that something was left.
+func (p *Place) Leave(code int) int {
+	left := Await(p.root, patience, p.watch.Process.Pid)
+	for _, one := range left {
+		fmt.Fprintf(os.Stderr, "the tests have left behind, and it is ended now: %s\n", one)
+		code = max(code, 1)
+	}
+	_ = p.alive.Close()
+	if err := p.watch.Wait(); err != nil {
+		fmt.Fprintf(os.Stderr, "cannot remove %s: %v\n", p.root, err)
+		code = max(code, 1)
+	}
+	return code
+}
+
+// Await waits until no process speaks of the folder any more, and returns those that still do. A look through all of /proc
+// takes long on a machine with many processes: the pause is as long, so that what is waited for gets the processor.
+func Await(folder string, patience time.Duration, other ...int) []Process {
+	for end := time.Now().Add(patience); ; {
+		began := time.Now()
+		left := SpeakingOf(folder, other...)
+		if len(left) == 0 || !time.Now().Before(end) {
+			return left
+		}
+		time.Sleep(max(5*time.Millisecond, 2*time.Since(began)))
+	}
+}

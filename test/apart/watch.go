@@ -1,0 +1,104 @@
+package apart
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// watcher is the name under which a test program is started again, to end what it leaves.
+const watcher = "apart-watcher"
+
+// Watch does not return in the process that Enter has started: that one waits until the tests have ended, in whatever
+// way, ends every process that they left and removes their folder.
+func Watch() {
+	if os.Args[0] != watcher {
+		return
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	root := os.Args[1]
+	for end := time.Now().Add(10 * time.Second); End(SpeakingOf(root)) > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	if err := os.RemoveAll(root); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// startWatcher: the watcher has a session of its own, so that Ctrl-C ends the tests and not it, and nothing of theirs
+// open, so that go test does not wait for it.
+func (p *Place) startWatcher() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer read.Close() //nolint:errcheck // the watcher has it
+	p.alive = write
+	p.watch = exec.Command(self)
+	p.watch.Args = []string{watcher, p.root}
+	p.watch.Stdin, p.watch.Dir, p.watch.SysProcAttr = read, "/", &syscall.SysProcAttr{Setsid: true}
+	return p.watch.Start()
+}
+
+// Process is one that was seen; if it has ended since, another of the same number is not taken for it.
+type Process struct {
+	handle *os.Process // nil: it may be one
+	line   string      // its number and arguments
+}
+
+func (p Process) String() string { return p.line }
+
+// End kills the processes that surely are of those, and returns how many.
+func End(all []Process) (killed int) {
+	for _, p := range all {
+		if p.handle != nil {
+			_ = p.handle.Kill()
+			killed++
+		}
+	}
+	return killed
+}
+
+// SpeakingOf are the processes that name a folder, or something in it, in their arguments or in their environment,
+// without this process and those of other. One that is being executed has neither yet, and may.
+func SpeakingOf(folder string, other ...int) (found []Process) {
+	all, _ := filepath.Glob("/proc/[0-9]*")
+	for _, path := range all {
+		pid, err := strconv.Atoi(filepath.Base(path))
+		if err != nil || pid == os.Getpid() || slices.Contains(other, pid) {
+			continue
+		}
+		speaks, silent, line := reads(path, folder)
+		p := Process{line: fmt.Sprintf("process %d: %s", pid, line)}
+		if speaks {
+			p.handle, err = os.FindProcess(pid)
+			speaks, _, _ = reads(path, folder) // still, so the handle is of the same process
+		}
+		if err == nil && (speaks || silent) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// reads says whether a process names the folder, or has neither arguments nor an environment and is not over.
+func reads(path, folder string) (speaks, silent bool, line string) {
+	words, _ := os.ReadFile(filepath.Join(path, "cmdline"))
+	env, _ := os.ReadFile(filepath.Join(path, "environ"))
+	_, over := os.Readlink(filepath.Join(path, "exe"))
+	line = strings.TrimSpace(string(bytes.ReplaceAll(words, []byte{0}, []byte{' '})))
+	return bytes.Contains(append(words, env...), []byte(folder)), len(words)+len(env) == 0 && over == nil, line
+}
