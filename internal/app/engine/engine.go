@@ -7,6 +7,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -165,15 +166,14 @@ func (e Engine) docker(ctx context.Context, f *container.Facts) error {
 	return nil
 }
 
-// local refuses an engine of another machine: the GPUs of that one are not leased here.
+// local refuses an engine of another machine: the GPUs of that one are not leased here. Docker itself is asked which it is:
+// --host, --context, DOCKER_HOST, DOCKER_CONTEXT and its configuration count in that order (docker/cli: cli/command/cli.go).
 func (e Engine) local(ctx context.Context) error {
-	endpoint, _ := e.Env.Lookup("DOCKER_HOST")
-	if endpoint == "" && e.Name == "docker" {
-		text, err := e.ask(ctx, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
-		if err != nil {
-			return nil //nolint:nilerr // an old client has no contexts
-		}
-		endpoint = strings.TrimSpace(string(text))
+	text, err := e.ask(ctx, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
+	endpoint := strings.TrimSpace(string(text))
+	if err != nil { // an old client has no contexts, and podman under docker's name none that count
+		endpoint, _ = e.Env.Lookup("DOCKER_HOST")
+		endpoint = cmp.Or(container.HostOption(e.Prefix), endpoint)
 	}
 	if endpoint == "" || strings.HasPrefix(endpoint, "unix://") {
 		return nil
@@ -195,6 +195,7 @@ type Container struct {
 	Config struct {
 		Labels map[string]string
 	}
+	Mounts mounts
 }
 
 // State is whether a container runs.
@@ -221,7 +222,7 @@ func (e Engine) Inspect(ctx context.Context, names ...string) ([]Container, erro
 		}
 		return nil, err
 	}
-	if err != nil && !strings.Contains(strings.ToLower(err.Error()), "no such") {
+	if err != nil && !missing(err) {
 		return nil, err
 	}
 	return all, nil

@@ -82,7 +82,7 @@ func (d Docker) project(ctx context.Context, file string) (container.Project, er
 	if err != nil {
 		return container.Project{}, err
 	}
-	return e.Project(ctx, []string{"compose", "-f", file})
+	return e.Project(ctx, []string{"compose", "-f", file}, "--no-interpolate")
 }
 
 // target is the path of the file that is written, and whether Compose reads it without being told.

@@ -38,8 +38,8 @@ func TestReadProject(t *testing.T) {
 		`{"devices": [{"source": "nvidia.com/gpu=all"}, {"source": "/dev/fuse", "target": "/dev/fuse", "permissions": "r"}]}`: {gpus: 1, all: true, keep: "/dev/fuse:/dev/fuse:r"},
 		`{"devices": ["/dev/nvidia0:/dev/nvidia0", "/dev/nvidiactl:/dev/nvidiactl"]}`:                                         {gpus: 1},
 		`{"devices": ["/dev/kfd", "/dev/dri/renderD128"]}`:                                                                    {gpus: 1},
-		`{"privileged": true}`:                         {},
-		`{"gpus": [{"count": 1}], "privileged": true}`: {gpus: 1, wrong: "privileged: true opens"},
+		`{"privileged": true}`:                         {wrong: "privileged: true: it can open every device"},
+		`{"gpus": [{"count": 1}], "privileged": true}`: {gpus: 1, wrong: "privileged: true: it can open"},
 		`{"gpus": [{"count": 1}], "volumes": [{"type": "bind", "source": "/dev", "target": "/dev"}]}`: {gpus: 1, wrong: "/dev among its volumes"},
 		`{"gpus": [{"count": 1}], "volumes": ["data:/data"]}`:                                         {gpus: 1},
 		`{"gpus": [{"count": 1000000}]}`:                                                              {gpus: 1000000, wrong: "it asks for 1000000 GPUs"},
@@ -54,7 +54,7 @@ func TestReadProject(t *testing.T) {
 			continue
 		}
 		s := p.Services[0]
-		if s.GPUs != c.gpus || s.All != c.all || s.Ours != c.ours || strings.Join(s.files, " ") != c.keep || c.wrong == "" && s.wrong != "" || !strings.Contains(s.wrong, c.wrong) {
+		if s.GPUs != c.gpus || s.All != c.all || s.Ours != c.ours || strings.Join(s.files, " ") != c.keep || c.wrong == "" && s.blame(Found{}) != "" || !strings.Contains(s.blame(Found{}), c.wrong) {
 			t.Errorf("%s: %+v, want %+v", text, s, c)
 		}
 	}
