@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -49,4 +50,46 @@ func TestContainerRefused(t *testing.T) {
 			same(t, "leases", len(locks), 0)
 		})
 	}
+}
+
+// TestContainerBeyond: what would open more than a lease is refused before one is taken and before the engine starts
+// anything, also where only the machine tells: a link, a path from the folder, a volume that was made before.
+func TestContainerBeyond(t *testing.T) {
+	t.Parallel()
+	r := scriptedPodman(t, `case "$1 $2" in
+"info --format") echo '{"host": {"security": {"rootless": true}}, "version": {"Version": "5.4.0"}}' ;;
+"volume inspect") echo '[{"Name": "devs", "Options": {"type": "none", "o": "bind", "device": "/dev"}}]' ;;
+"inspect --type") echo '[{"Mounts": [{"Type": "bind", "Source": "/dev"}]}]' ;;
+*) echo "$@" >> started ;;
+esac
+`)
+	folder := t.TempDir()
+	if err := os.Symlink("/dev", filepath.Join(folder, "link")); err != nil {
+		t.Fatal(err)
+	}
+	up := strings.Repeat("../", strings.Count(folder, "/")+1)
+	podman := func(args ...string) result {
+		t.Helper()
+		cmd := r.cmd(append([]string{"podman"}, args...)...)
+		cmd.Dir = folder
+		return run(t, cmd)
+	}
+	for _, words := range [][]string{
+		{"run", "-v", "./link:/x", "image"}, {"run", "-v", up + "dev:/x", "image"}, {"run", "--mount", "type=glob,src=lin?", "image"}, {"run", "--mount", "type=volume,src=devs,dst=/x", "image"},
+		{"create", "--volumes-from", "other", "image"}, {"run", "--pid", "host", "image"}, {"--module", "gpu", "run", "image"}, {"exec", "--privileged", "other", "sh"}, {"kube", "play", "file"}, {"build", "--device", "/dev/dri", "."},
+	} {
+		got := podman(append([]string{"--"}, words...)...)
+		if got.code != 125 || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, "cannot ") {
+			t.Errorf("%q: exit %d\n%s", words, got.code, got.err)
+		}
+	}
+	for _, args := range [][]string{{"--mem", "900G", "--", "pull", "image"}, {"--", "ps", "--all"}, {"--cpu", "--", "run", "-v", "./data:/x", "image"}} {
+		if got := podman(args...); got.code != 0 {
+			t.Errorf("%q: exit %d\n%s", args, got.code, got.err)
+		}
+	}
+	text, _ := os.ReadFile(filepath.Join(folder, "started"))
+	same(t, "what the engine was started for", string(text), "pull image\nps --all\nrun -v ./data:/x --env NVIDIA_VISIBLE_DEVICES=void image\n")
+	locks, _ := filepath.Glob(filepath.Join(r.state, "leases", "*", "*.lock"))
+	same(t, "leases", len(locks), 0)
 }

@@ -7,7 +7,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -166,14 +165,19 @@ func (e Engine) docker(ctx context.Context, f *container.Facts) error {
 	return nil
 }
 
-// local refuses an engine of another machine: the GPUs of that one are not leased here. Docker itself is asked which it is:
-// --host, --context, DOCKER_HOST, DOCKER_CONTEXT and its configuration count in that order (docker/cli: cli/command/cli.go).
+// local refuses an engine of another machine: the GPUs of that one are not leased here. Of docker's --host, --context,
+// DOCKER_HOST, DOCKER_CONTEXT and configuration the first one counts (docker/cli: cli/command/cli.go, resolveContextName).
 func (e Engine) local(ctx context.Context) error {
-	text, err := e.ask(ctx, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
-	endpoint := strings.TrimSpace(string(text))
-	if err != nil { // an old client has no contexts, and podman under docker's name none that count
+	endpoint, named := container.Endpoint(e.Prefix)
+	if endpoint == "" && !named {
 		endpoint, _ = e.Env.Lookup("DOCKER_HOST")
-		endpoint = cmp.Or(container.HostOption(e.Prefix), endpoint)
+	}
+	if endpoint == "" && e.Name == "docker" {
+		text, err := e.ask(ctx, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
+		if err != nil {
+			return nil //nolint:nilerr // an old client has no contexts
+		}
+		endpoint = strings.TrimSpace(string(text))
 	}
 	if endpoint == "" || strings.HasPrefix(endpoint, "unix://") {
 		return nil

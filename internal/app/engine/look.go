@@ -8,9 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"gpuard/internal/core/container"
+	"gpuard/internal/host/files"
 )
 
 // Look looks up what has to be known of this machine before a call is judged. What does not exist shows a container nothing;
@@ -48,31 +47,13 @@ func below(dir, path string) string {
 // engines do. A device file of GPUs is named as usual, too.
 func realPaths(path string) (paths []string) {
 	for _, one := range []string{path, filepath.Clean(path)} {
-		one = withoutLinks(one)
+		one = files.WithoutLinks(one)
 		paths = append(paths, one)
-		var stat unix.Stat_t
-		if err := unix.Stat(one, &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFCHR {
-			continue
-		}
-		if name := container.DeviceFile(unix.Major(stat.Rdev), unix.Minor(stat.Rdev)); name != "" {
+		if name := container.DeviceFile(files.DeviceNumbers(one)); name != "" {
 			paths = append(paths, name)
 		}
 	}
 	return paths
-}
-
-// withoutLinks is a path of which as much as exists has no links.
-func withoutLinks(path string) string {
-	for head, tail := path, ""; ; {
-		if whole, err := filepath.EvalSymlinks(head); err == nil {
-			return filepath.Join(whole, tail)
-		}
-		at := strings.LastIndex(head, "/")
-		if at <= 0 {
-			return filepath.Clean(path)
-		}
-		head, tail = head[:at], head[at:]+tail
-	}
 }
 
 // lookAtVolumes finds out what volumes show of this machine: one may have been made of a folder.

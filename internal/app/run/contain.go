@@ -130,7 +130,7 @@ func (c *contained) started(ctx context.Context, spec job.Spec) (*contained, job
 
 // prepareContainer finds the engine, leases, and makes the command line of the engine.
 func (l *Launch) prepareContainer(ctx context.Context) (_ *Launch, err error) {
-	if call, err := container.Read(l.spec.Command); !l.host.Hardware() && (err != nil || call.MayStart()) {
+	if call, err := container.Read(l.spec.Command); !l.host.Hardware() && (err != nil || !call.Idle()) {
 		return nil, exit.Usagef("cannot start a container on an invented machine: it has no device files; add --dry-run to see what its engine would get")
 	}
 	if err = l.find(ctx); err != nil {

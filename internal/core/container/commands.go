@@ -69,9 +69,6 @@ func (c Call) StartsContainer() bool {
 	return c.need == startsLeased || c.need == startsInside || c.need == startsOutliving
 }
 
-// MayStart reports whether the command starts a process in a container, or may do so.
-func (c Call) MayStart() bool { return !c.Idle() }
-
 // refuseCommand is why gpuard does not start such a command; nil it does.
 func (c Call) refuseCommand() error {
 	instead := fmt.Sprintf("start each container by gpuard %s -- run …", c.Engine)

@@ -202,6 +202,7 @@ func (p Project) On(found Found) Project {
 
 // Filled is the project as it is with its variables: what they stand for is judged. filled was read of the same files.
 func (p Project) Filled(filled Project) Project {
+	p.Services = slices.Clone(p.Services)
 	for i, s := range p.Services {
 		for _, other := range filled.Services {
 			if other.Name == s.Name {

@@ -115,11 +115,15 @@ func (g grammar) long(letter byte) string {
 	return ""
 }
 
-// Plain reports whether an option of run or create takes no value. All others take one.
-func Plain(name string) bool { return runGrammar().takesNone(name) }
-
-// PlainLetters are the short forms of options without a value, in one word with others: -it.
-const PlainLetters = "ditPqT"
+// Plain reports whether an option of run or create takes no value, in its long form or as one letter: "--rm", "-t". All
+// others take one.
+func Plain(name string) bool {
+	g := runGrammar()
+	if len(name) == 2 {
+		return g.takesNone(g.long(name[1]))
+	}
+	return g.takesNone(name)
+}
 
 // GlobalValues are the options before a command that take a value.
 func GlobalValues() []string { return globalGrammar().words() }

@@ -34,6 +34,9 @@ type source struct {
 
 // add notes what has to be looked up of a source.
 func (a *Asked) add(s source) {
+	if s.name == "" {
+		return
+	}
 	switch s.kind {
 	case "path":
 		a.Paths = append(a.Paths, s.name)

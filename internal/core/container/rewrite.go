@@ -95,13 +95,16 @@ func (c Call) Has(names ...string) bool {
 	return slices.ContainsFunc(c.options, func(o option) bool { return slices.Contains(names, o.name) })
 }
 
-// HostOption is the engine that the options before a command name with --host; "" if they name none.
-func HostOption(prefix []string) (host string) {
+// Endpoint is the engine that the options before a command name with --host, and whether they name a context.
+func Endpoint(prefix []string) (host string, context bool) {
 	options, _, _ := globalGrammar().read(prefix[1:])
 	for _, o := range options {
-		if o.name == "--host" {
+		switch o.name {
+		case "--host":
 			host = o.value
+		case "--context":
+			context = true
 		}
 	}
-	return host
+	return host, context
 }

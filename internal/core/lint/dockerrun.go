@@ -112,7 +112,7 @@ func (r *containerRun) options(words []Word) bool {
 // short reads a bundle of one-letter options: -it, -eNAME=value, -itde NAME=value.
 func (r *containerRun) short(w Word, words []Word) []Word {
 	for i := 1; i < len(w.Text); i++ {
-		if strings.ContainsRune(enginecli.PlainLetters, rune(w.Text[i])) {
+		if enginecli.Plain("-" + w.Text[i:i+1]) {
 			continue
 		}
 		v := w
