@@ -76,7 +76,7 @@ esac
 	}
 	for _, words := range [][]string{
 		{"run", "-v", "./link:/x", "image"}, {"run", "-v", up + "dev:/x", "image"}, {"run", "--mount", "type=glob,src=lin?", "image"}, {"run", "--mount", "type=volume,src=devs,dst=/x", "image"},
-		{"create", "--volumes-from", "other", "image"}, {"run", "--pid", "host", "image"}, {"--module", "gpu", "run", "image"}, {"exec", "--privileged", "other", "sh"}, {"kube", "play", "file"}, {"build", "--device", "/dev/dri", "."},
+		{"create", "--volumes-from", "other", "image"}, {"run", "--pid", "host", "image"}, {"--module", "gpu", "run", "image"}, {"exec", "--privileged", "other", "sh"}, {"kube", "play", "file"}, {"restart", "other"}, {"build", "--device", "/dev/dri", "."},
 	} {
 		got := podman(append([]string{"--"}, words...)...)
 		if got.code != 125 || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, "cannot ") {

@@ -149,6 +149,9 @@ func (s *seen) addFrom(project mapping, entry string) {
 	}
 }
 
+// Beyond is why gpuard does not start the service, whatever the machine; "" it does.
+func (s Service) Beyond() string { return s.blame(Found{}) }
+
 // blame is why the service must not be started beside a lease; "" it may.
 func (s Service) blame(found Found) string {
 	if why := cmp.Or(s.wrong, s.seen.wrong); why != "" {

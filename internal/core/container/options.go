@@ -31,7 +31,7 @@ func runGrammar() grammar {
 			"--env-host --http-proxy --no-hostname --no-hosts --passwd --read-only-tmpfs --replace --rmi --syslog --tls-verify --trace --transient-store --unsetenv-all " +
 			"--build --no-TTY --no-deps --quiet-build --quiet-pull --remove-orphans --service-ports --use-aliases",
 		valued: judgedValues + " --add-host --arch --attach --authfile --blkio-weight --blkio-weight-device --cap-drop --cert-dir --cgroup-conf --cgroup-parent --cgroupns --chrootdirs --cidfile --cni-config-dir --conmon " +
-			"--conmon-pidfile --cpu-count --cpu-percent --cpu-period --cpu-profile --cpu-quota --cpu-rt-period --cpu-rt-runtime --cpu-shares --cpus --cpuset-cpus --cpuset-mems --creds --decryption-key --detach-keys " +
+			"--conmon-pidfile --cpu-count --cpu-percent --cpu-period --cpu-profile --cpu-quota --cpu-rt-period --cpu-rt-runtime --cpu-shares --cpus --cpuset-cpus --cpuset-mems --creds --db-backend --decryption-key --detach-keys " +
 			"--device-read-bps --device-read-iops --device-write-bps --device-write-iops --dns --dns-opt --dns-option --dns-search --domainname --entrypoint --env-file --env-from-file --env-merge --events-backend " +
 			"--expose --gidmap --group-add --group-entry --health-cmd --health-interval --health-log-destination --health-max-log-count --health-max-log-size --health-on-failure --health-retries --health-start-interval " +
 			"--health-start-period --health-startup-cmd --health-startup-interval --health-startup-retries --health-startup-success --health-startup-timeout --health-timeout --healthcheck-command --healthcheck-interval " +
@@ -51,7 +51,7 @@ func runGrammar() grammar {
 func globalGrammar() grammar {
 	return grammar{
 		switches: "--debug --help --noout --remote --syslog --tls --tlsverify --trace --transient-store --version",
-		valued: "--address --cdi-spec-dir --cgroup-manager --cni-config-dir --config --conmon --connection --context --cpu-profile --default-mounts-file --events-backend --hooks-dir --host --identity --imagestore " +
+		valued: "--address --cdi-spec-dir --cgroup-manager --cni-config-dir --config --conmon --connection --context --cpu-profile --db-backend --default-mounts-file --events-backend --hooks-dir --host --identity --imagestore " +
 			"--log-level --max-workers --memory-profile --module --namespace --network-backend --network-cmd-path --network-config-dir --out --pull-option --registries-conf --root --runroot --runtime --runtime-flag --ssh " +
 			"--storage-driver --storage-opt --tls-ca --tls-cert --tls-details --tls-key --tlscacert --tlscert --tlskey --tmpdir --url --volumepath",
 		letters: "c=context D=debug H=host h=help l=log-level n=namespace r=remote v=version",

@@ -80,13 +80,13 @@ func (f Found) judge(s source) string {
 	return ""
 }
 
-// absolute is a path as the engine's command makes it absolute; "" where the folder is not known, or a variable is in it.
+// absolute is a path as the engine's command makes it absolute; "" where the folder is not known.
 func (f Found) absolute(p string) string {
 	switch {
-	case strings.Contains(p, "$"), !path.IsAbs(p) && f.Dir == "":
-		return ""
 	case path.IsAbs(p):
 		return path.Clean(p)
+	case f.Dir == "":
+		return ""
 	}
 	return path.Join(f.Dir, p)
 }
@@ -127,7 +127,7 @@ const harmlessProc = "buddyinfo cmdline config.gz cpuinfo crypto diskstats drive
 func isSocket(p string) bool {
 	base := path.Base(p)
 	named := strings.HasSuffix(base, ".sock") && slices.ContainsFunc(strings.Fields("docker podman containerd crio buildkit"), func(name string) bool { return strings.Contains(base, name) })
-	return named || slices.Contains(strings.Fields("/run /var/run /run/podman /run/docker /run/containerd /run/crio /var/run/podman /var/run/docker /var/run/containerd"), p)
+	return named || matchesPath("/run/user/*/podman", p) || slices.Contains(strings.Fields("/run /var/run /run/podman /run/docker /run/containerd /run/crio /var/run/podman /var/run/docker /var/run/containerd"), p)
 }
 
 // harmlessDevices are device files and folders of such, below /dev, by which no GPU is opened. Those of NVIDIA's are what

@@ -62,7 +62,7 @@ func (c Call) On(found Found) Call {
 
 // Check is why gpuard cannot start the call, whatever the lease: to be said before one is waited for.
 func (c Call) Check() error {
-	if err := c.refuseCommand(); err != nil {
+	if err := c.refuseCommand(); err != nil || c.need == startsNothing {
 		return err
 	}
 	_, _, err := c.With(Form{any: true})
