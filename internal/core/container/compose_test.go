@@ -72,17 +72,19 @@ func TestStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, want := range map[string]string{
-		"docker compose up web":                                  "model web",
-		"docker compose up -d --no-deps web":                     "web",
-		"docker compose -f a.yaml --profile x up -t 3 other db":  "model other",
-		"docker compose up --scale web=1 web":                    "model web",
-		"docker compose up --scale web=2 web":                    "cannot start 2 containers of service web",
-		"docker compose up --scale=web=2 web":                    "cannot start 2 containers of service web",
-		"docker compose up":                                      "cannot lease for service late",
-		"docker compose up none":                                 "cannot start service none",
-		"docker compose run --rm -e A=b web python other.py":     "model web",
-		"docker compose run --no-deps -T web sh -c 'echo other'": "web",
-		"docker --context a compose run -it other":               "other",
+		"docker compose up web":                                              "model web",
+		"docker compose up -d --no-deps web":                                 "web",
+		"docker compose -f a.yaml --profile x up -t 3 other db":              "model other",
+		"docker compose up --scale web=1 web":                                "model web",
+		"docker compose up --scale web=2 web":                                "cannot start 2 containers of service web",
+		"docker compose up --scale=web=2 web":                                "cannot start 2 containers of service web",
+		"docker compose up":                                                  "cannot lease for service late",
+		"docker compose up none":                                             "cannot start service none",
+		"docker compose run --rm -e A=b web python other.py":                 "model web",
+		"docker compose run --no-deps -T web sh -c 'echo other'":             "web",
+		"docker compose run --no-TTY --labels a=b --volumes ./x:/x -P other": "other",
+		"docker compose up --y -V --dry-run other":                           "other",
+		"docker --context a compose run -it other":                           "other",
 	} {
 		c, err := Read(strings.Fields(line))
 		if err != nil {

@@ -29,7 +29,7 @@ func runGrammar() grammar {
 	return grammar{
 		switches: judgedSwitches + " --detach --disable-content-trust --help --init --interactive --no-healthcheck --oom-kill-disable --publish-all --quiet --read-only --rm --sig-proxy --tty " +
 			"--env-host --http-proxy --no-hostname --no-hosts --passwd --read-only-tmpfs --replace --rmi --syslog --tls-verify --trace --transient-store --unsetenv-all " +
-			"--build --no-TTY --no-deps --quiet-build --quiet-pull --remove-orphans --service-ports --use-aliases",
+			"--build --dry-run --no-tty --no-deps --quiet-build --quiet-pull --remove-orphans --service-ports --use-aliases",
 		valued: judgedValues + " --add-host --arch --attach --authfile --blkio-weight --blkio-weight-device --cap-drop --cert-dir --cgroup-conf --cgroup-parent --cgroupns --chrootdirs --cidfile --cni-config-dir --conmon " +
 			"--conmon-pidfile --cpu-count --cpu-percent --cpu-period --cpu-profile --cpu-quota --cpu-rt-period --cpu-rt-runtime --cpu-shares --cpus --cpuset-cpus --cpuset-mems --creds --db-backend --decryption-key --detach-keys " +
 			"--device-read-bps --device-read-iops --device-write-bps --device-write-iops --dns --dns-opt --dns-option --dns-search --domainname --entrypoint --env-file --env-from-file --env-merge --events-backend " +
@@ -41,7 +41,7 @@ func runGrammar() grammar {
 			"--personality --pidfile --pids-limit --platform --preserve-fd --preserve-fds --publish --pull --pull-option --rdt-class --registries-conf --requires --retry --retry-delay --root --runroot --sdnotify " +
 			"--seccomp-policy --secret --shm-size --shm-size-systemd --signature-policy --stop-signal --stop-timeout --storage-driver --storage-opt --subgidname --subuidname --sysctl --systemd --timeout --tmpdir --tmpfs " +
 			"--tz --uidmap --ulimit --umask --unsetenv --user --userns --uts --variant --volume-driver --volumepath --workdir",
-		letters: "a=attach c=cpu-shares d=detach e=env h=hostname i=interactive l=label m=memory p=publish P=publish-all q=quiet t=tty T=no-TTY u=user v=volume w=workdir",
+		letters: "a=attach c=cpu-shares d=detach e=env h=hostname i=interactive l=label m=memory p=publish P=publish-all q=quiet t=tty T=no-tty u=user v=volume w=workdir",
 	}
 }
 
@@ -62,7 +62,7 @@ func globalGrammar() grammar {
 func composeGrammar() grammar {
 	return grammar{
 		switches: "--all-resources --compatibility --dry-run --help --no-ansi --verbose --version",
-		valued:   "--ansi --env-file --file --parallel --profile --progress --project-directory --project-name --workdir",
+		valued:   "--ansi --env-file --file --insecure-registry --parallel --profile --progress --project-directory --project-name --workdir",
 		letters:  "f=file h=help p=project-name v=version",
 	}
 }
@@ -70,7 +70,7 @@ func composeGrammar() grammar {
 // upGrammar is that of compose up (docker/compose: docs/reference/docker_compose_up.yaml).
 func upGrammar() grammar {
 	return grammar{
-		switches: "--abort-on-container-exit --abort-on-container-failure --always-recreate-deps --attach-dependencies --build --detach --force-recreate --help --menu --no-build --no-color --no-deps --no-log-prefix " +
+		switches: "--abort-on-container-exit --abort-on-container-failure --always-recreate-deps --attach-dependencies --build --detach --dry-run --force-recreate --help --menu --no-build --no-color --no-deps --no-log-prefix " +
 			"--no-recreate --no-start --quiet-build --quiet-pull --remove-orphans --renew-anon-volumes --timestamps --wait --watch --yes",
 		valued:  "--attach --exit-code-from --no-attach --pull --scale --timeout --wait-timeout",
 		letters: "d=detach h=help t=timeout V=renew-anon-volumes w=watch y=yes",
@@ -89,10 +89,15 @@ func startGrammar() grammar {
 // execGrammar is that of exec.
 func execGrammar() grammar {
 	return grammar{
-		switches: "--detach --help --interactive --latest --no-session --no-tty --privileged --tty",
+		switches: "--detach --dry-run --help --interactive --latest --no-session --no-tty --privileged --tty",
 		valued:   "--cidfile --detach-keys --env --env-file --index --preserve-fd --preserve-fds --user --wait --workdir",
 		letters:  "d=detach e=env h=help i=interactive l=latest T=no-tty t=tty u=user w=workdir",
 	}
+}
+
+// aliases are other names that compose gives its options (docker/compose: cmd/compose/run.go, exec.go, up.go).
+func aliases() map[string]string {
+	return map[string]string{"--volumes": "--volume", "--labels": "--label", "--no-TTY": "--no-tty", "--y": "--yes"}
 }
 
 // takesNone reports whether an option takes no value.

@@ -12,6 +12,7 @@
 package container
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,6 +152,7 @@ func (g grammar) readOne(words []string) (o option, n int, err error) {
 	if strings.HasPrefix(word, "--") {
 		given := false
 		o.name, o.value, given = strings.Cut(word, "=")
+		o.name = cmp.Or(aliases()[o.name], o.name)
 		needs = !given && g.takesOne(o.name)
 	} else {
 		o, needs = g.readLetters(word)
