@@ -4,15 +4,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
-// scriptedPodman is a rack with a program podman that answers as the script says.
-func scriptedPodman(t *testing.T, script string) *rack {
+// scriptedEngine is a rack with a program of an engine that answers as the script says.
+func scriptedEngine(t *testing.T, engine, script string) *rack {
 	t.Helper()
 	r := newRack(t, a100s(2)...)
 	bin := t.TempDir()
-	writeFile(t, filepath.Join(bin, "podman"), "#!/bin/sh\n"+script, 0o755)
+	writeFile(t, filepath.Join(bin, engine), "#!/bin/sh\n"+script, 0o755)
 	r.env = append(r.env, "PATH="+bin+":"+os.Getenv("PATH"))
 	return r
 }
@@ -37,7 +38,7 @@ func TestContainerRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := scriptedPodman(t, "exit 0")
+			r := scriptedEngine(t, "podman", "exit 0")
 			cmd := r.cmd(c.args...)
 			if c.env != "" {
 				cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+c.env)
@@ -49,4 +50,83 @@ func TestContainerRefused(t *testing.T) {
 			same(t, "leases", len(locks), 0)
 		})
 	}
+}
+
+// TestContainerBeyond: what would open more than a lease is refused before one is taken and before the engine starts
+// anything, also where only the machine tells: a link, a path from the folder, a volume that was made before.
+func TestContainerBeyond(t *testing.T) {
+	t.Parallel()
+	r := scriptedEngine(t, "podman", `case "$1 $2" in
+"info --format") echo '{"host": {"security": {"rootless": true}}, "version": {"Version": "5.4.0"}}' ;;
+"volume inspect") echo '[{"Name": "devs", "Options": {"type": "none", "o": "bind", "device": "/dev"}}]' ;;
+"inspect --type") echo '[{"Mounts": [{"Type": "bind", "Source": "/dev"}]}]' ;;
+*) echo "$@" >> started ;;
+esac
+`)
+	folder := t.TempDir()
+	if err := os.Symlink("/dev", filepath.Join(folder, "link")); err != nil {
+		t.Fatal(err)
+	}
+	up := strings.Repeat("../", strings.Count(folder, "/")+1)
+	podman := func(args ...string) result {
+		t.Helper()
+		cmd := r.cmd(append([]string{"podman"}, args...)...)
+		cmd.Dir = folder
+		return run(t, cmd)
+	}
+	for _, words := range [][]string{
+		{"run", "-v", "./link:/x", "image"}, {"run", "-v", up + "dev:/x", "image"}, {"run", "--mount", "type=glob,src=lin?", "image"}, {"run", "--mount", "type=volume,src=devs,dst=/x", "image"},
+		{"create", "--volumes-from", "other", "image"}, {"run", "--pid", "host", "image"}, {"--module", "gpu", "run", "image"}, {"exec", "--privileged", "other", "sh"}, {"kube", "play", "file"}, {"restart", "other"}, {"build", "--device", "/dev/dri", "."},
+	} {
+		got := podman(append([]string{"--"}, words...)...)
+		if got.code != 125 || strings.Count(got.err, "\n") != 1 || !strings.Contains(got.err, "cannot ") {
+			t.Errorf("%q: exit %d\n%s", words, got.code, got.err)
+		}
+	}
+	for _, args := range [][]string{{"--mem", "900G", "--", "pull", "image"}, {"--", "ps", "--all"}, {"--cpu", "--", "run", "-v", "./data:/x", "image"}} {
+		if got := podman(args...); got.code != 0 {
+			t.Errorf("%q: exit %d\n%s", args, got.code, got.err)
+		}
+	}
+	text, _ := os.ReadFile(filepath.Join(folder, "started"))
+	same(t, "what the engine was started for", string(text), "pull image\nps --all\nrun -v ./data:/x --env NVIDIA_VISIBLE_DEVICES=void image\n")
+	locks, _ := filepath.Glob(filepath.Join(r.state, "leases", "*", "*.lock"))
+	same(t, "leases", len(locks), 0)
+}
+
+// TestComposeBeyond: a service without a GPU is judged with what the project's variables stand for, before anything starts.
+func TestComposeBeyond(t *testing.T) {
+	t.Parallel()
+	r := scriptedEngine(t, "docker", `case "$*" in
+"info --format"*) echo '{"ServerVersion": "29.0.0", "CDISpecDirs": ["/etc/cdi"]}' ;;
+"compose config --no-interpolate"*) echo '{"name": "p", "services": {"db": {"volumes": ["$DATA:/x"]}, "web": {"image": "x"}}}' ;;
+"compose config"*) echo '{"name": "p", "services": {"db": {"volumes": ["./link:/x"]}, "web": {"image": "x"}}}' ;;
+ps*) ;;
+*) echo "$@" >> started ;;
+esac
+`)
+	folder := t.TempDir()
+	if err := os.Symlink("/dev", filepath.Join(folder, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		options, want string
+		code          int
+	}{
+		{"up -d", "cannot start service db beside a lease: ./link among its volumes: it shows the container devices", 125},
+		{"up --watch web", "cannot keep the container to its lease with --watch", 125},
+		{"watch", "cannot lease for docker compose watch", 125},
+		{"up -d web", "", 0},
+		{"logs db", "", 0},
+	} {
+		cmd := r.cmd(append([]string{"docker", "--", "compose"}, strings.Fields(c.options)...)...)
+		cmd.Dir = folder
+		cmd.Env = append(cmd.Env, "DOCKER_HOST=unix:///var/run/docker.sock")
+		got := run(t, cmd)
+		if got.code != c.code || !strings.Contains(got.err, c.want) {
+			t.Errorf("compose %s: exit %d\n%s", c.options, got.code, got.err)
+		}
+	}
+	text, _ := os.ReadFile(filepath.Join(folder, "started"))
+	same(t, "what the engine was started for", string(text), "compose up -d web\ncompose logs db\n")
 }

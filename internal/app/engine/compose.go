@@ -4,15 +4,17 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"gpuard/internal/core/container"
 )
 
-// Project asks docker compose, with these options, for the project and its services.
-func (e Engine) Project(ctx context.Context, compose []string) (container.Project, error) {
-	text, err := e.ask(ctx, append(append([]string{}, compose...), "config", "--no-interpolate", "--format", "json")...)
+// Project asks docker compose, with these options, for the project and its services. With "--no-interpolate" its variables
+// stay as they are written.
+func (e Engine) Project(ctx context.Context, compose []string, options ...string) (container.Project, error) {
+	text, err := e.ask(ctx, slices.Concat(compose, []string{"config"}, options, []string{"--format", "json"})...)
 	switch {
 	case err != nil && strings.Contains(err.Error(), "docker"+" --help"):
 		return container.Project{}, fmt.Errorf("cannot use docker compose: docker has no plugin of that name; install docker-compose-plugin: https://docs.docker.com/compose/install/linux/")

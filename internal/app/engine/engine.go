@@ -165,9 +165,13 @@ func (e Engine) docker(ctx context.Context, f *container.Facts) error {
 	return nil
 }
 
-// local refuses an engine of another machine: the GPUs of that one are not leased here.
+// local refuses an engine of another machine: the GPUs of that one are not leased here. Of docker's --host, --context,
+// DOCKER_HOST, DOCKER_CONTEXT and configuration the first one counts (docker/cli: cli/command/cli.go, resolveContextName).
 func (e Engine) local(ctx context.Context) error {
-	endpoint, _ := e.Env.Lookup("DOCKER_HOST")
+	endpoint, named := container.Endpoint(e.Prefix)
+	if endpoint == "" && !named {
+		endpoint, _ = e.Env.Lookup("DOCKER_HOST")
+	}
 	if endpoint == "" && e.Name == "docker" {
 		text, err := e.ask(ctx, "context", "inspect", "--format", "{{.Endpoints.docker.Host}}")
 		if err != nil {
@@ -195,6 +199,7 @@ type Container struct {
 	Config struct {
 		Labels map[string]string
 	}
+	Mounts mounts
 }
 
 // State is whether a container runs.
@@ -221,7 +226,7 @@ func (e Engine) Inspect(ctx context.Context, names ...string) ([]Container, erro
 		}
 		return nil, err
 	}
-	if err != nil && !strings.Contains(strings.ToLower(err.Error()), "no such") {
+	if err != nil && !missing(err) {
 		return nil, err
 	}
 	return all, nil

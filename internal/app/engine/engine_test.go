@@ -36,6 +36,7 @@ func TestFacts(t *testing.T) {
 	info := func(text string) string { return strings.Replace(docker, "%s", text, 1) }
 	for name, c := range map[string]struct {
 		engine, script, env string
+		options             string // before a command
 		want                container.Facts
 		err                 string
 	}{
@@ -50,11 +51,15 @@ func TestFacts(t *testing.T) {
 		"podman without a version": {engine: "podman", script: "echo '{}'", err: "cannot ask podman: it does not say its version; see: podman info"},
 		"fails":                    {engine: "podman", script: "echo first >&2; echo 'Error: no subuid ranges' >&2; exit 125", err: "cannot ask podman: Error: no subuid ranges; see: podman info"},
 		"far, by context":          {engine: "docker", script: "echo ssh://far", err: "docker works with ssh://far"},
+		"far, by a flag":           {engine: "docker", script: info("{}"), env: "DOCKER_HOST=unix:///var/run/docker.sock", options: "-H tcp://192.0.2.1:2375", err: "docker works with tcp://192.0.2.1:2375"},
+		"far, by one word":         {engine: "docker", script: info("{}"), env: "DOCKER_HOST=unix:///var/run/docker.sock", options: "--debug --host=ssh://far", err: "docker works with ssh://far"},
+		"far, by a chosen context": {engine: "docker", script: `[ "$1 $2" = "--context far" ] && echo ssh://far`, env: "DOCKER_HOST=unix:///var/run/docker.sock", options: "--context far", err: "docker works with ssh://far"},
 		"far, by the environment":  {engine: "docker", script: info("{}"), env: "DOCKER_HOST=tcp://192.0.2.1:2375", err: "docker works with tcp://192.0.2.1:2375"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, host := scripted(t, c.engine, c.script, c.env)
+			e.Prefix = append(e.Prefix, strings.Fields(c.options)...)
 			f, err := e.Facts(t.Context(), host)
 			if c.err != "" {
 				if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "\n") {
@@ -104,5 +109,59 @@ func TestLasting(t *testing.T) {
 	w, err := DecodeWatch(text)
 	if err != nil || w.Lease != "k3f9" || w.Prefix[0] != "/usr/bin/docker" || w.Names != nil {
 		t.Errorf("%+v %v", w, err)
+	}
+}
+
+// TestLook: paths are looked up from the caller's folder and without links, device files by their numbers, and what volumes,
+// containers and pods show by the engine's own answers.
+func TestLook(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	if err := os.MkdirAll("a/b", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"link": "/dev", "a/b/far": "/proc", "nowhere": "/dev/none-such"} {
+		if err := os.Symlink(target, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, _ := scripted(t, "podman", `case "$*" in
+"volume inspect devs none") echo '[{"Name": "devs", "Options": {"type": "none", "o": "bind", "device": "/dev"}}]'; echo 'Error: no such volume none' >&2; exit 1 ;;
+"inspect --type container greedy") echo '[{"Id": "1", "Mounts": [{"Type": "bind", "Source": "/proc"}, {"Type": "volume", "Source": "/x"}]}]' ;;
+"pod inspect four") echo '{"devices": [{"PathOnHost": "/dev/nvidia3"}], "mounts": [{"Type": "bind", "Source": "/srv"}]}' ;;
+"pod inspect five") echo '[{"devices": [{"PathOnHost": "/dev/nvidia2"}]}]' ;;
+*) exit 9 ;;
+esac`)
+	found, err := e.Look(t.Context(), container.Asked{
+		Paths: []string{"./link", "a/b/far/../dev", "link/none", "/dev/null"}, Patterns: []string{"lin?", "none*"}, Volumes: []string{"devs", "none"}, Containers: []string{"greedy"}, Pods: []string{"four", "five"},
+	}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, _ = filepath.EvalSymlinks(dir)
+	for what, c := range map[string]struct {
+		got  []string
+		want string
+	}{
+		"a link":                   {found.Paths["./link"], "/dev /dev"},
+		"dots behind a link":       {found.Paths["a/b/far/../dev"], "/dev " + dir + "/a/b/dev"},
+		"what is not there":        {found.Paths["link/none"], "/dev/none /dev/none"},
+		"a file":                   {found.Paths["/dev/null"], "/dev/null /dev/null"},
+		"a pattern":                {found.Paths["lin?"], "/dev /dev"},
+		"a pattern without a file": {found.Paths["none*"], ""},
+		"a volume":                 {found.Volumes["devs"], "/dev /dev"},
+		"a container":              {found.Others["greedy"], "/proc /proc"},
+		"a pod of podman 4":        {found.Others["four"], "/srv /srv /dev/nvidia3 /dev/nvidia3"},
+		"a pod of podman 5":        {found.Others["five"], "/dev/nvidia2 /dev/nvidia2"},
+	} {
+		if got := strings.Join(c.got, " "); got != c.want {
+			t.Errorf("%s: %q, want %q", what, got, c.want)
+		}
+	}
+	if !found.Rootless || found.Dir != dir {
+		t.Errorf("%+v", found)
+	}
+	if _, err := e.Look(t.Context(), container.Asked{Volumes: []string{"silent"}}, false); err == nil {
+		t.Error("an engine that does not answer is believed")
 	}
 }

@@ -18,8 +18,6 @@ func (c *contained) composed(ctx context.Context, host *machine.Host, spec job.S
 	switch {
 	case c.call.Engine != "docker":
 		return nil, spec, exit.Usagef("cannot lease for %s compose: gpuard reads projects of docker compose; start single containers by gpuard %s -- run …", c.call.Engine, c.call.Engine)
-	case c.call.Verb != "compose up" && c.call.Verb != "compose run":
-		return nil, spec, exit.Usagef("cannot lease for docker %s: it starts containers with the GPUs that they once had; type gpuard docker -- compose up", c.call.Verb)
 	case spec.CPU || spec.MIG != "":
 		return nil, spec, exit.Usagef("cannot use --cpu or --mig with docker compose: what a service gets is in the project's files; leave it out")
 	}
@@ -29,7 +27,7 @@ func (c *contained) composed(ctx context.Context, host *machine.Host, spec job.S
 	if c.facts.Engine != "docker" {
 		return nil, spec, exit.Usagef("cannot lease for docker compose with podman as the engine; start single containers by gpuard podman -- run …")
 	}
-	project, err := c.engine.Project(ctx, c.call.Compose)
+	project, err := c.readProject(ctx)
 	if err != nil {
 		return nil, spec, err
 	}
@@ -51,15 +49,29 @@ func (c *contained) composed(ctx context.Context, host *machine.Host, spec job.S
 	case spec.Devices == nil:
 		spec.GPUs = n
 	}
-	if c.call.Verb == "compose run" {
-		if _, _, err := c.call.With(container.Form{}); err != nil {
-			return nil, spec, &exit.Usage{Text: err.Error()}
-		}
+	if err := c.call.Check(); err != nil {
+		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
 	if spec.Name == "" {
 		spec.Name = project.Name
 	}
 	return c, spec, nil
+}
+
+// readProject reads the project, with what its variables stand for, and looks up what its services and options name.
+func (c *contained) readProject(ctx context.Context) (container.Project, error) {
+	project, err := c.engine.Project(ctx, c.call.Compose, "--no-interpolate")
+	if err != nil {
+		return project, err
+	}
+	filled, err := c.engine.Project(ctx, c.call.Compose)
+	if err != nil {
+		return project, err
+	}
+	project = project.Filled(filled)
+	found, err := c.engine.Look(ctx, project.Asked().Join(c.call.Asked()), c.facts.Rootless)
+	c.call = c.call.On(found)
+	return project.On(found), err
 }
 
 // once leaves out services that run and are left alone, and refuses to start others again: Compose would replace their

@@ -30,13 +30,9 @@ type contained struct {
 	services []container.Service // of a compose: those with GPUs
 }
 
-// InContainer reports whether a command is the command line of a container engine that starts a process in a container.
+// InContainer reports whether a command is the command line of a container engine.
 func InContainer(command []string) bool {
-	if len(command) == 0 || container.Engine(command[0]) == "" {
-		return false
-	}
-	c, err := container.Read(command)
-	return err != nil || c.Verb != ""
+	return len(command) > 0 && container.Engine(command[0]) != ""
 }
 
 // readContainer asks the engine what is needed before a lease is taken. It returns the request: the devices of a start
@@ -46,7 +42,13 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 	if err != nil {
 		return nil, spec, exit.Usagef("cannot read the command line of %s: %v; see: %s %s --help", spec.Command[0], err, spec.Command[0], cmp.Or(call.Verb, "run"))
 	}
-	if verb := strings.TrimPrefix(call.Verb, "compose "); verb == "exec" || verb == "restart" || call.Has("--help") {
+	if call.Has("--help") {
+		return nil, spec, nil
+	}
+	if err := call.Check(); err != nil { // before an engine is asked
+		return nil, spec, &exit.Usage{Text: err.Error()}
+	}
+	if !call.Lasts() { // no process is started in a container, or it is one that has its devices
 		return nil, spec, nil
 	}
 	if err := refuseInContainer(host, spec); err != nil {
@@ -60,16 +62,23 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 		spec.Name = call.Name()
 	}
 	switch {
-	case call.Verb == "start":
+	case call.Verb == "start", call.Verb == "restart":
 		return c.started(ctx, spec)
 	case call.Compose != nil:
 		return c.composed(ctx, host, spec)
 	}
-	if err := call.Check(); err != nil {
+	if c.facts, err = c.engine.Facts(ctx, host); err != nil {
+		return nil, spec, err
+	}
+	found, err := c.engine.Look(ctx, call.Asked(), c.facts.Rootless)
+	if err != nil {
+		return nil, spec, err
+	}
+	c.call = call.On(found)
+	if err := c.call.Check(); err != nil {
 		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
-	c.facts, err = c.engine.Facts(ctx, host)
-	return c, spec, err
+	return c, spec, nil
 }
 
 // refuseInContainer refuses what gpuard does for a process and cannot do for a container.
@@ -96,7 +105,7 @@ func refuseInContainer(host *machine.Host, spec job.Spec) error {
 func (c *contained) started(ctx context.Context, spec job.Spec) (*contained, job.Spec, error) {
 	names := c.call.Containers()
 	if len(names) != 1 {
-		return nil, spec, exit.Usagef("cannot lease for %d containers at once: start one after the other", len(names))
+		return nil, spec, exit.Usagef("cannot lease for %d containers at once: %s one after the other, by name", len(names), c.call.Verb)
 	}
 	found, err := c.engine.Inspect(ctx, names...)
 	switch {
@@ -121,7 +130,7 @@ func (c *contained) started(ctx context.Context, spec job.Spec) (*contained, job
 
 // prepareContainer finds the engine, leases, and makes the command line of the engine.
 func (l *Launch) prepareContainer(ctx context.Context) (_ *Launch, err error) {
-	if !l.host.Hardware() {
+	if call, err := container.Read(l.spec.Command); !l.host.Hardware() && (err != nil || !call.Idle()) {
 		return nil, exit.Usagef("cannot start a container on an invented machine: it has no device files; add --dry-run to see what its engine would get")
 	}
 	if err = l.find(ctx); err != nil {
@@ -130,7 +139,7 @@ func (l *Launch) prepareContainer(ctx context.Context) (_ *Launch, err error) {
 	if l.contained, l.spec, err = readContainer(ctx, l.host, l.spec); err != nil {
 		return nil, err
 	}
-	if l.contained == nil { // the container has its devices already
+	if l.contained == nil { // the container has its devices already, or none is started
 		l.env, l.passedOn = l.host.Unmasked(), true
 		return l, nil
 	}
@@ -155,7 +164,7 @@ func ShowContainer(ctx context.Context, host *machine.Host, spec job.Spec, plan 
 		return "", err
 	}
 	if l.contained == nil {
-		return "the container has its devices already; nothing would be leased", nil
+		return "no container is started, or it has its devices already; nothing would be leased", nil
 	}
 	m, err := host.Read(ctx, gpu.Identity)
 	if err != nil {

@@ -66,6 +66,11 @@ func (d Docker) Wish(ctx context.Context) (Wish, error) {
 	if w.Notes == nil {
 		return Wish{}, exit.Usagef("cannot set up %s: none of its services asks for a GPU; see https://docs.docker.com/compose/how-tos/gpu-support", d.File)
 	}
+	for _, s := range project.Services {
+		if why := s.Beyond(); why != "" {
+			w.Notes = append(w.Notes, fmt.Sprintf("gpuard does not start service %s, which has no GPU: %s; start it by: docker compose up -d %s", s.Name, why, s.Name))
+		}
+	}
 	return w, nil
 }
 
@@ -82,7 +87,7 @@ func (d Docker) project(ctx context.Context, file string) (container.Project, er
 	if err != nil {
 		return container.Project{}, err
 	}
-	return e.Project(ctx, []string{"compose", "-f", file})
+	return e.Project(ctx, []string{"compose", "-f", file}, "--no-interpolate")
 }
 
 // target is the path of the file that is written, and whether Compose reads it without being told.

@@ -14,17 +14,20 @@ import (
 type Project struct {
 	Name     string
 	Services []Service // by name
+	found    Found     // what was looked up of Asked
 }
 
 // Service is one service of a project, as far as GPUs are concerned.
 type Service struct {
-	Name  string
-	GPUs  int  // how many it asks for; 0: none
-	All   bool // it asks for all of them, and GPUs is 1
-	Ours  bool // its GPUs come from gpuard, by the file that gpuard setup docker writes
+	Name string
+	GPUs int  // how many it asks for; 0: none
+	All  bool // it asks for all of them, and GPUs is 1
+	Ours bool // its GPUs come from gpuard, by the file that gpuard setup docker writes
+	seen
 	needs []string
 	reset []string // keys that choose GPUs in another way: "gpus", "runtime"
 	files []string // its devices that are no GPUs
+	list  string   // which GPUs its environment asks NVIDIA's runtime for: "all"
 	named bool     // some of its devices are GPUs
 	wrong string   // why it cannot be kept to the GPUs of a lease; "" it can
 }
@@ -37,8 +40,6 @@ type composed struct {
 	Runtime     string
 	Devices     []any
 	Environment any
-	Volumes     []any
-	Privileged  any
 	Scale       any
 	Deploy      struct {
 		Replicas  any
@@ -59,10 +60,15 @@ func ReadProject(text []byte) (Project, error) {
 	if err := d.Decode(&all); err != nil {
 		return Project{}, err
 	}
+	var project mapping
+	if err := json.Unmarshal(text, &project); err != nil {
+		return Project{}, err
+	}
 	p := Project{Name: all.Name}
 	variables := map[string]string{}
 	for name, c := range all.Services {
 		s := c.read(name)
+		s.seen = seenOf(project, asMapping(asMapping(project["services"])[name]))
 		if other, taken := variables[s.variable("")]; taken && s.GPUs > 0 {
 			return p, fmt.Errorf("the services %s and %s cannot be told apart by a variable: rename one", min(name, other), max(name, other))
 		}
@@ -90,7 +96,7 @@ func (c composed) read(name string) Service {
 	}
 	for _, d := range c.Devices {
 		file, _, _ := strings.Cut(source1(d), ":")
-		if kind, _, _ := strings.Cut(file, "="); slices.Contains([]string{"nvidia.com/gpu", "amd.com/gpu"}, kind) || opens(file) || file == "/dev/kfd" || strings.HasPrefix(file, "/dev/nvidia") {
+		if drop, _ := judgeQualified(file); isQualified(file) && drop != "" || opens(file) || file == "/dev/kfd" || strings.HasPrefix(file, "/dev/nvidia") && judgePath(file) == "" {
 			s.named = true
 			if strings.HasSuffix(file, "=all") {
 				s.All = true
@@ -111,9 +117,13 @@ func (c composed) read(name string) Service {
 	if s.All {
 		s.GPUs = 1
 	}
+	s.list = env["NVIDIA_VISIBLE_DEVICES"]
 	s.judge(c, env)
 	return s
 }
+
+// opens reports whether a path is a device file of one GPU, or the folder of those of DRM.
+func opens(file string) bool { return isOwn(file) || within(file, "/dev/dri") }
 
 // wish counts one entry of deploy.resources.reservations.devices or of gpus.
 func (s *Service) wish(entry any) {
@@ -136,21 +146,18 @@ func (s *Service) wish(entry any) {
 	}
 }
 
-// judge sets why a service with GPUs cannot be kept to those of a lease.
+// judge sets why a service cannot be kept to the GPUs of a lease, whatever else of the machine it has.
 func (s *Service) judge(c composed, env map[string]string) {
+	for name, value := range env {
+		if name != "NVIDIA_VISIBLE_DEVICES" && (Form{}).env(name) == byLease && !givesNone(value) {
+			s.wrong = fmt.Sprintf("it sets %s=%s, by which a runtime gives it devices that are not of the lease", name, value)
+		}
+	}
 	if s.GPUs == 0 {
 		return
 	}
 	if s.GPUs > 1024 {
 		s.wrong = fmt.Sprintf("it asks for %d GPUs", s.GPUs)
-	}
-	if fmt.Sprint(c.Privileged) == "true" {
-		s.wrong = "privileged: true opens every device of the machine"
-	}
-	for _, v := range c.Volumes {
-		if file, _, _ := strings.Cut(source1(v), ":"); opens(file) || file == "/dev/kfd" {
-			s.wrong = file + " among its volumes shows the container devices that are not of the lease"
-		}
 	}
 	for _, many := range []any{c.Scale, c.Deploy.Replicas} {
 		if n, err := strconv.Atoi(fmt.Sprint(many)); err == nil && n > 1 {
@@ -240,14 +247,17 @@ func (s Service) variable(what string) string {
 	return "GPUARD_" + name + "_" + what
 }
 
+// givesNone reports whether a list of GPUs gives a container none.
+func givesNone(devices string) bool { return slices.Contains([]string{"", "void", "none"}, devices) }
+
 // Override is the text of a file that, read after the project's own, gives each service the GPUs that variables name.
 // Without the variables docker compose ps, logs and down work, and the engine starts no service with a GPU.
 func (p Project) Override(command string) (string, error) {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "# Written by gpuard. The GPUs of each service are leased by: %s\n# Remove it with: gpuard setup docker --compose FILE --remove\nservices:\n", command)
 	for _, s := range p.Services {
-		if s.wrong != "" {
-			return "", fmt.Errorf("cannot keep service %s to its GPUs: %s", s.Name, s.wrong)
+		if why := s.blame(p.found); why != "" && s.GPUs > 0 {
+			return "", fmt.Errorf("cannot keep service %s to its GPUs: %s", s.Name, why)
 		}
 		fmt.Fprintf(b, "  %q:\n", s.Name)
 		if s.GPUs == 0 { // an image may ask for all GPUs, where NVIDIA's runtime is the default
@@ -276,18 +286,41 @@ func (p Project) Override(command string) (string, error) {
 	return b.String(), nil
 }
 
-// Starts are the services with GPUs that a compose up or run starts, by name.
-func (c Call) Starts(p Project) (list []Service, err error) {
+// Starts are the services with GPUs that a compose up or run starts, by name. It fails where one that it starts, with GPUs or
+// without, cannot be kept to a lease.
+func (c Call) Starts(p Project) (leasing []Service, err error) {
+	all, err := c.reached(p)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		if err := s.startable(p.found); err != nil {
+			return nil, err
+		}
+		if s.GPUs > 0 {
+			leasing = append(leasing, s)
+		}
+	}
+	for _, o := range c.options {
+		if service, n, given := strings.Cut(o.value, "="); o.name == "--scale" && given && n != "0" && n != "1" && slices.ContainsFunc(leasing, func(s Service) bool { return s.Name == service }) {
+			return nil, fmt.Errorf("cannot start %s containers of service %s: they would share the same GPUs; write a service for each", n, service)
+		}
+	}
+	return leasing, nil
+}
+
+// reached are the services that a compose up or run starts: those named, or all, with those that they need.
+func (c Call) reached(p Project) (all []Service, err error) {
 	names := c.inside
 	switch {
 	case c.Verb == "compose run":
-		names = names[:1]
+		names = []string{c.root()}
 	case len(names) == 0:
 		for _, s := range p.Services {
 			names = append(names, s.Name)
 		}
 	}
-	todo, seen := slices.Clone(names), map[string]bool{}
+	todo, done := slices.Clone(names), map[string]bool{}
 	for len(todo) > 0 {
 		name := todo[0]
 		todo = todo[1:]
@@ -295,35 +328,33 @@ func (c Call) Starts(p Project) (list []Service, err error) {
 		if i < 0 {
 			return nil, fmt.Errorf("cannot start service %s: the project %s has none of that name, or it is in a profile that is not chosen (--profile)", name, p.Name)
 		}
-		if seen[name] {
+		if done[name] {
 			continue
 		}
-		seen[name] = true
-		if s := p.Services[i]; s.GPUs > 0 {
-			list = append(list, s)
-		}
+		done[name] = true
+		all = append(all, p.Services[i])
 		if !c.Has("--no-deps") {
 			todo = append(todo, p.Services[i].needs...)
 		}
 	}
-	slices.SortFunc(list, func(a, b Service) int { return strings.Compare(a.Name, b.Name) })
-	return list, c.startable(list)
+	slices.SortFunc(all, func(a, b Service) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
 }
 
-// startable is why the services cannot be started on a lease; nil they can.
-func (c Call) startable(list []Service) error {
-	for _, s := range list {
-		switch {
-		case !s.Ours:
-			return fmt.Errorf("cannot lease for service %s: no file gives it the GPUs of a lease; write one: gpuard setup docker --compose FILE", s.Name)
-		case s.wrong != "":
-			return fmt.Errorf("cannot keep service %s to its GPUs: %s", s.Name, s.wrong)
-		}
-	}
-	for _, o := range c.options {
-		if service, n, given := strings.Cut(o.value, "="); o.name == "--scale" && given && n != "0" && n != "1" && slices.ContainsFunc(list, func(s Service) bool { return s.Name == service }) {
-			return fmt.Errorf("cannot start %s containers of service %s: they would share the same GPUs; write a service for each", n, service)
-		}
+// startable is why the service cannot be started with a lease; nil it can.
+func (s Service) startable(found Found) error {
+	why := s.blame(found)
+	switch {
+	case s.GPUs > 0 && !s.Ours:
+		return fmt.Errorf("cannot lease for service %s: no file gives it the GPUs of a lease; write one: gpuard setup docker --compose FILE", s.Name)
+	case s.Ours && (s.named || len(s.reset) > 0):
+		return fmt.Errorf("cannot lease for service %s: it asks for GPUs in another way than when its file was written; write it again: gpuard setup docker --compose FILE", s.Name)
+	case why != "" && s.GPUs > 0:
+		return fmt.Errorf("cannot keep service %s to its GPUs: %s", s.Name, why)
+	case why != "":
+		return fmt.Errorf("cannot start service %s beside a lease: %s; start it without gpuard (docker compose up -d %s), and here the others by name", s.Name, why, s.Name)
+	case s.GPUs == 0 && !givesNone(s.list):
+		return fmt.Errorf("cannot start service %s without a GPU: it sets NVIDIA_VISIBLE_DEVICES=%s; write a file that gives it none: gpuard setup docker --compose FILE", s.Name, s.list)
 	}
 	return nil
 }

@@ -38,8 +38,8 @@ func TestReadProject(t *testing.T) {
 		`{"devices": [{"source": "nvidia.com/gpu=all"}, {"source": "/dev/fuse", "target": "/dev/fuse", "permissions": "r"}]}`: {gpus: 1, all: true, keep: "/dev/fuse:/dev/fuse:r"},
 		`{"devices": ["/dev/nvidia0:/dev/nvidia0", "/dev/nvidiactl:/dev/nvidiactl"]}`:                                         {gpus: 1},
 		`{"devices": ["/dev/kfd", "/dev/dri/renderD128"]}`:                                                                    {gpus: 1},
-		`{"privileged": true}`:                         {},
-		`{"gpus": [{"count": 1}], "privileged": true}`: {gpus: 1, wrong: "privileged: true opens"},
+		`{"privileged": true}`:                         {wrong: "privileged: true: it can open every device"},
+		`{"gpus": [{"count": 1}], "privileged": true}`: {gpus: 1, wrong: "privileged: true: it can open"},
 		`{"gpus": [{"count": 1}], "volumes": [{"type": "bind", "source": "/dev", "target": "/dev"}]}`: {gpus: 1, wrong: "/dev among its volumes"},
 		`{"gpus": [{"count": 1}], "volumes": ["data:/data"]}`:                                         {gpus: 1},
 		`{"gpus": [{"count": 1000000}]}`:                                                              {gpus: 1000000, wrong: "it asks for 1000000 GPUs"},
@@ -54,7 +54,7 @@ func TestReadProject(t *testing.T) {
 			continue
 		}
 		s := p.Services[0]
-		if s.GPUs != c.gpus || s.All != c.all || s.Ours != c.ours || strings.Join(s.files, " ") != c.keep || c.wrong == "" && s.wrong != "" || !strings.Contains(s.wrong, c.wrong) {
+		if s.GPUs != c.gpus || s.All != c.all || s.Ours != c.ours || strings.Join(s.files, " ") != c.keep || c.wrong == "" && s.blame(Found{}) != "" || !strings.Contains(s.blame(Found{}), c.wrong) {
 			t.Errorf("%s: %+v, want %+v", text, s, c)
 		}
 	}
@@ -72,17 +72,19 @@ func TestStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line, want := range map[string]string{
-		"docker compose up web":                                  "model web",
-		"docker compose up -d --no-deps web":                     "web",
-		"docker compose -f a.yaml --profile x up -t 3 other db":  "model other",
-		"docker compose up --scale web=1 web":                    "model web",
-		"docker compose up --scale web=2 web":                    "cannot start 2 containers of service web",
-		"docker compose up --scale=web=2 web":                    "cannot start 2 containers of service web",
-		"docker compose up":                                      "cannot lease for service late",
-		"docker compose up none":                                 "cannot start service none",
-		"docker compose run --rm -e A=b web python other.py":     "model web",
-		"docker compose run --no-deps -T web sh -c 'echo other'": "web",
-		"docker --context a compose run -it other":               "other",
+		"docker compose up web":                                              "model web",
+		"docker compose up -d --no-deps web":                                 "web",
+		"docker compose -f a.yaml --profile x up -t 3 other db":              "model other",
+		"docker compose up --scale web=1 web":                                "model web",
+		"docker compose up --scale web=2 web":                                "cannot start 2 containers of service web",
+		"docker compose up --scale=web=2 web":                                "cannot start 2 containers of service web",
+		"docker compose up":                                                  "cannot lease for service late",
+		"docker compose up none":                                             "cannot start service none",
+		"docker compose run --rm -e A=b web python other.py":                 "model web",
+		"docker compose run --no-deps -T web sh -c 'echo other'":             "web",
+		"docker compose run --no-TTY --labels a=b --volumes ./x:/x -P other": "other",
+		"docker compose up --y -V --dry-run other":                           "other",
+		"docker --context a compose run -it other":                           "other",
 	} {
 		c, err := Read(strings.Fields(line))
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 var lines string
 
 // minLines is how many lines the corpus has at least.
-const minLines = 150
+const minLines = 210
 
 func lease(t testing.TB, f Facts, n int) Form {
 	t.Helper()
@@ -45,30 +45,24 @@ func typed(t testing.TB, line string) []string {
 // TestLines: of what people type, everything reaches the engine, in order, as one word each; only the devices are added.
 func TestLines(t *testing.T) {
 	t.Parallel()
-	form, n := lease(t, Facts{Engine: "docker", Toolkit: true}, 2), 0
-	for line := range strings.Lines(lines) {
-		if line = strings.TrimSpace(line); strings.HasPrefix(line, "#") || line == "" {
-			continue
-		}
-		n++
-		words := typed(t, line)
+	form := lease(t, Facts{Engine: "docker", Toolkit: true}, 2)
+	n := each(t, lines, func(line string, words []string) {
 		c, err := Read(words)
 		if err != nil || c.Verb != "run" && c.Verb != "create" {
 			t.Errorf("%s: %q %v", line, c.Verb, err)
-			continue
+			return
 		}
+		c = c.On(onMachine())
 		argv, notes, err := c.With(form, "--label", "gpuard.lease=k3f9")
 		notes = slices.DeleteFunc(notes, func(note string) bool { return strings.HasPrefix(note, "after a boot") })
 		if err != nil || len(notes) > 0 {
 			t.Errorf("%s: %q %v", line, notes, err)
-			continue
+			return
 		}
-		at := len(c.Before)
-		added := len(form.Words) + 2
-		if rest := slices.Concat(argv[:at], argv[at+added:]); !slices.Equal(rest, words) || c.Before[at-1] != c.Verb {
+		if rest := slices.Concat(argv[:len(argv)-len(c.inside)-len(form.Words)-2], c.inside); !slices.Equal(rest, words) || c.Before[len(c.Before)-1] != c.Verb {
 			t.Errorf("%s:\nreaches the engine as %q", line, argv)
 		}
-	}
+	})
 	if n < minLines {
 		t.Errorf("only %d lines", n)
 	}
@@ -108,10 +102,14 @@ func TestBeyondLease(t *testing.T) {
 		{line: "docker run --mount type=bind,src=/dev/dri,dst=/x image", refused: "it shows the container devices"},
 		{line: "docker run -l gpuard.lease=zzzz --label a=b image", left: "--label a=b image", note: "-l gpuard.lease=zzzz is left out: gpuard writes such labels"},
 		{line: "docker run --restart=always image", left: "--restart=always image", note: "after a boot of the machine the engine starts the container without gpuard"},
-		{line: "docker run -v /dev/null:/var/run/nvidia-container-devices/all image", refused: "it shows the container devices"},
-		{line: "docker run --mount type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/0 image", refused: "it shows the container devices"},
-		{line: "docker run -v /:/host image", left: "-v /:/host image"},
-		{line: "podman run -v /:/host image", facts: Facts{Engine: "podman", Rootless: true}, refused: "it shows the container devices"},
+		{line: "docker run -v /dev/null:/var/run/nvidia-container-devices/all image", refused: "it chooses devices that are not of the lease"},
+		{line: "docker run --mount type=bind,src=/dev/null,dst=/var/run/nvidia-container-devices/0 image", refused: "it chooses devices that are not of the lease"},
+		{line: "docker run -v /:/host image", refused: "it shows the container the whole machine"},
+		{line: "docker run --privileged=FALSE --privileged=f image", left: "--privileged=FALSE --privileged=f image"},
+		{line: "docker run -it=false --device nvidia.com/mig=0 --device runtime.nvidia.com/gpu=all image", left: "-it=false image", note: "--device nvidia.com/mig=0 is left out"},
+		{line: "podman run --device=nvidia.com/gpu=0,nvidia.com/gpu=1 image", left: "image", note: "--device=nvidia.com/gpu=0,nvidia.com/gpu=1 is left out"},
+		{line: "docker run -e HABANA_VISIBLE_DEVICES=all -e DOCKER_RESOURCE_GPU=all image", left: "image", note: "-e DOCKER_RESOURCE_GPU=all is left out: the lease decides"},
+		{line: "docker run -e NVIDIA_MIG_CONFIG_DEVICES=all image", left: "image", note: "the lease decides"},
 		{line: "docker run --device-cgroup-rule 'c 195:* rwm' image", refused: "it lets the container open GPUs"},
 		{line: "docker run --device-cgroup-rule='a *:* rwm' image", refused: "it lets the container open GPUs"},
 		{line: "docker run --device-cgroup-rule='c 13:* rwm' image", left: "'--device-cgroup-rule=c 13:* rwm' image"},
@@ -136,7 +134,7 @@ func TestBeyondLease(t *testing.T) {
 			t.Errorf("%s: %v", c.line, err)
 			continue
 		}
-		if left := shellquote.Words(shellquote.Sh, argv[2+len(form.Words):]...); left != c.left {
+		if left := shellquote.Words(shellquote.Sh, slices.Concat(argv[2:len(argv)-len(call.inside)-len(form.Words)], call.inside)...); left != c.left {
 			t.Errorf("%s: left is %s, want %s", c.line, left, c.left)
 		}
 		if said := strings.Join(notes, "; "); c.note != "" && !strings.Contains(said, c.note) || c.note == "" && len(notes) > len(form.Notes) {
@@ -233,9 +231,9 @@ func FuzzRun(f *testing.F) {
 		if err != nil {
 			return
 		}
-		at := len(c.Before)
-		rest := argv[at+len(form.Words):]
-		if !slices.Equal(argv[:at], words[:at]) || !slices.Equal(argv[at:at+len(form.Words)], form.Words) {
+		at, end := len(c.Before), len(argv)-len(c.inside)-len(form.Words)
+		rest := slices.Concat(argv[at:end], c.inside)
+		if !slices.Equal(argv[:at], words[:at]) || !slices.Equal(argv[end:end+len(form.Words)], form.Words) {
 			t.Fatalf("%q", argv)
 		}
 		if len(notes) == 0 && !slices.Equal(rest, words[at:]) {

@@ -2,7 +2,6 @@ package container
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -31,13 +30,12 @@ type Form struct {
 	nodes []string // device files that are the lease's
 	count int      // of devices
 	any   bool     // the lease's device files are not known yet
-	open  bool     // the engine keeps no process from files of other devices that are there
 }
 
 // Choose decides the form for these devices: CDI where the engine lists every one of them, else docker's device request
 // where something answers it, else the device files. A MIG device has no file of its own that would do.
 func Choose(f Facts, devices []gpu.Device) (Form, error) {
-	form := Form{count: len(devices), open: f.Rootless}
+	form := Form{count: len(devices)}
 	names, listed := cdiNames(f, devices)
 	nvidia := !slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.Vendor != gpu.NVIDIA })
 	for _, d := range devices {
@@ -141,15 +139,4 @@ func Shared(v gpu.Vendor) []string {
 		return []string{"/dev/kfd"}
 	}
 	return []string{"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
-}
-
-// opens reports whether a path of the machine is a device file of some GPU, or a folder of such.
-func opens(file string) bool {
-	file = path.Clean(file)
-	switch {
-	case file == "/dev", file == "/dev/dri", strings.HasPrefix(file, "/dev/dri/"), strings.HasPrefix(file, "/dev/nvidia-caps"):
-		return true
-	}
-	number, ok := strings.CutPrefix(file, "/dev/nvidia")
-	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }

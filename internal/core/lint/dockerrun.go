@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
@@ -31,10 +30,11 @@ func ContainerTool(command []string) string {
 	if tool == "" || len(words) == 0 {
 		return ""
 	}
-	if words[0].Text == "compose" {
-		words = skipOptions(words[1:], enginecli.ComposeValues())
+	argv := []string{"docker"}
+	for _, w := range words {
+		argv = append(argv, w.Text)
 	}
-	if len(words) == 0 || !slices.Contains(append(enginecli.Verbs(), "up"), words[0].Text) {
+	if call, err := enginecli.Read(argv); err == nil && !call.StartsContainer() {
 		return ""
 	}
 	return tool
@@ -112,7 +112,7 @@ func (r *containerRun) options(words []Word) bool {
 // short reads a bundle of one-letter options: -it, -eNAME=value, -itde NAME=value.
 func (r *containerRun) short(w Word, words []Word) []Word {
 	for i := 1; i < len(w.Text); i++ {
-		if strings.ContainsRune(enginecli.PlainLetters, rune(w.Text[i])) {
+		if enginecli.Plain("-" + w.Text[i:i+1]) {
 			continue
 		}
 		v := w

@@ -24,11 +24,13 @@ func (p *Program) inEngine(engine string) *cobra.Command {
 these devices and no others. Everything after the flags is the command line of
 ENGINE and reaches it unchanged, except what asks for other GPUs: --gpus,
 --device nvidia.com/gpu=... and NVIDIA_VISIBLE_DEVICES are left out, and
---privileged, other device files and a mounted /dev are refused.
+--privileged, other device files, a mounted /dev and what else leads to devices
+that are not of the lease are refused, with the reason.
 
 The lease lives as long as the container: attached, with -d, and when its client
-is killed. create chooses the devices, start leases them; exec and restart use
+is killed. create chooses the devices, start and restart lease them; exec uses
 those of the container. In the container the numbers of the GPUs begin at 0.
+What starts no container, as pull or logs, runs without a lease.
 gpuard run -- ENGINE run ... is the same.`, "ENGINE", engine)
 	cmd.Example = strings.ReplaceAll(`  gpuard ENGINE --gpus 1 --mem 20G -- run --rm -it image python train.py
   gpuard ENGINE --device 1,2 -- run -d --name serve image

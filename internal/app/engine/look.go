@@ -1,0 +1,136 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gpuard/internal/core/container"
+	"gpuard/internal/host/files"
+)
+
+// Look looks up what has to be known of this machine before a call is judged. What does not exist shows a container nothing;
+// the engine says so itself.
+func (e Engine) Look(ctx context.Context, asked container.Asked, rootless bool) (container.Found, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return container.Found{}, fmt.Errorf("cannot find the current folder: %w", err)
+	}
+	found := container.Found{Dir: dir, Rootless: rootless, Paths: map[string][]string{}, Volumes: map[string][]string{}, Others: map[string][]string{}}
+	for _, path := range asked.Paths {
+		found.Paths[path] = realPaths(below(dir, path))
+	}
+	for _, pattern := range asked.Patterns {
+		matches, _ := filepath.Glob(below(dir, pattern)) // a pattern that is wrong matches nothing in the engine, either
+		for _, path := range matches {
+			found.Paths[pattern] = append(found.Paths[pattern], realPaths(path)...)
+		}
+	}
+	if err := e.lookAtVolumes(ctx, asked.Volumes, found.Volumes); err != nil {
+		return found, err
+	}
+	return found, e.lookAtOthers(ctx, asked, found.Others)
+}
+
+// below is a path in a folder, with its dots: what they mean depends on the links before them.
+func below(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return dir + "/" + path
+}
+
+// realPaths are the path without links: read from the left, as the kernel does, and with its dots taken away first, as some
+// engines do. A device file of GPUs is named as usual, too.
+func realPaths(path string) (paths []string) {
+	for _, one := range []string{path, filepath.Clean(path)} {
+		one = files.WithoutLinks(one)
+		paths = append(paths, one)
+		if name := container.DeviceFile(files.DeviceNumbers(one)); name != "" {
+			paths = append(paths, name)
+		}
+	}
+	return paths
+}
+
+// lookAtVolumes finds out what volumes show of this machine: one may have been made of a folder.
+func (e Engine) lookAtVolumes(ctx context.Context, names []string, found map[string][]string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	var volumes []struct {
+		Name    string
+		Options map[string]string
+	}
+	text, err := e.ask(ctx, append([]string{"volume", "inspect"}, names...)...)
+	if bad := json.Unmarshal(text, &volumes); bad != nil && !missing(err) {
+		return fmt.Errorf("cannot ask %s about the volumes %s: %w", e.Name, strings.Join(names, ", "), orBad(err, bad))
+	}
+	for _, v := range volumes {
+		for _, path := range container.VolumePaths(v.Options) {
+			found[v.Name] = append(found[v.Name], realPaths(path)...)
+		}
+	}
+	return nil
+}
+
+// lookAtOthers finds out what containers and pods, whose volumes and devices a container takes over, have of this machine.
+func (e Engine) lookAtOthers(ctx context.Context, asked container.Asked, found map[string][]string) error {
+	for _, name := range asked.Containers {
+		all, err := e.Inspect(ctx, name)
+		if err != nil {
+			return fmt.Errorf("cannot ask %s about the container %s: %w", e.Name, name, err)
+		}
+		for _, c := range all {
+			found[name] = append(found[name], c.Mounts.paths()...)
+		}
+	}
+	for _, name := range asked.Pods {
+		text, err := e.ask(ctx, "pod", "inspect", name)
+		var pods []struct {
+			Mounts  mounts
+			Devices []struct{ PathOnHost string }
+		}
+		if text = []byte(strings.TrimSpace(string(text))); len(text) > 0 && text[0] == '{' { // before podman 5
+			text = []byte("[" + string(text) + "]")
+		}
+		if bad := json.Unmarshal(text, &pods); bad != nil && !missing(err) {
+			return fmt.Errorf("cannot ask %s about the pod %s: %w", e.Name, name, orBad(err, bad))
+		}
+		for _, pod := range pods {
+			found[name] = append(found[name], pod.Mounts.paths()...)
+			for _, device := range pod.Devices {
+				found[name] = append(found[name], realPaths(device.PathOnHost)...)
+			}
+		}
+	}
+	return nil
+}
+
+// mounts are what a container or a pod is shown.
+type mounts []struct{ Type, Source string }
+
+// paths are the folders and files of this machine among them. Volumes lie in a folder of the engine's own.
+func (m mounts) paths() (paths []string) {
+	for _, mount := range m {
+		if mount.Type == "bind" && mount.Source != "" {
+			paths = append(paths, realPaths(mount.Source)...)
+		}
+	}
+	return paths
+}
+
+// missing reports whether an engine says that something does not exist.
+func missing(err error) bool {
+	return err != nil && strings.Contains(strings.ToLower(err.Error()), "no such")
+}
+
+func orBad(err, bad error) error {
+	if err != nil {
+		return err
+	}
+	return bad
+}

@@ -1,0 +1,175 @@
+package container
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Asked is what has to be looked up on the machine before a call or a project can be judged: nothing of it is in the command line.
+type Asked struct {
+	Paths      []string // of the machine, as they were typed
+	Patterns   []string // the same with wildcards
+	Volumes    []string // by name
+	Containers []string // whose volumes another one takes
+	Pods       []string
+}
+
+// Found is what was looked up.
+type Found struct {
+	Dir      string              // where the command is typed
+	Rootless bool                // the engine runs as the caller, without the device cgroup
+	Paths    map[string][]string // of a path or a pattern: what it is without links; a device file of a GPU anywhere has the name that DeviceFile gives it
+	Volumes  map[string][]string // of a volume: the paths of the machine that it shows
+	Others   map[string][]string // the same of a container or a pod
+}
+
+// source is one thing that a container is shown.
+type source struct {
+	kind string // "path", "pattern", "volume", "container", "pod"
+	name string
+	only bool // to be read
+}
+
+// add notes what has to be looked up of a source.
+func (a *Asked) add(s source) {
+	if s.name == "" {
+		return
+	}
+	switch s.kind {
+	case "path":
+		a.Paths = append(a.Paths, s.name)
+	case "pattern":
+		a.Patterns = append(a.Patterns, s.name)
+	case "volume":
+		a.Volumes = append(a.Volumes, s.name)
+	case "container":
+		a.Containers = append(a.Containers, s.name)
+	case "pod":
+		a.Pods = append(a.Pods, s.name)
+	}
+}
+
+// Join is what has to be looked up for two.
+func (a Asked) Join(b Asked) Asked {
+	return Asked{slices.Concat(a.Paths, b.Paths), slices.Concat(a.Patterns, b.Patterns), slices.Concat(a.Volumes, b.Volumes), slices.Concat(a.Containers, b.Containers), slices.Concat(a.Pods, b.Pods)}
+}
+
+// judge is why a container must not be shown a source; "" it may.
+func (f Found) judge(s source) string {
+	paths := f.Paths[s.name]
+	switch s.kind {
+	case "path":
+		paths = append([]string{f.absolute(s.name)}, paths...)
+	case "pattern":
+		paths = append([]string{beforeWildcard(f.absolute(s.name))}, paths...)
+	case "volume":
+		paths = f.Volumes[s.name]
+	default:
+		paths = f.Others[s.name]
+	}
+	for _, p := range paths {
+		if why := judgePath(p); why != "" {
+			return why
+		}
+		if !s.only && (within(p, "/sys/fs/cgroup") || p == "/sys" || p == "/sys/fs") {
+			return "it could leave the control group that keeps it to its devices; mount it read-only"
+		}
+	}
+	return ""
+}
+
+// absolute is a path as the engine's command makes it absolute; "" where the folder is not known.
+func (f Found) absolute(p string) string {
+	switch {
+	case path.IsAbs(p):
+		return path.Clean(p)
+	case f.Dir == "":
+		return ""
+	}
+	return path.Join(f.Dir, p)
+}
+
+// beforeWildcard is the folder above the first element with a wildcard.
+func beforeWildcard(pattern string) string {
+	at := strings.IndexAny(pattern, `*?[\`)
+	if at < 0 {
+		return pattern
+	}
+	return path.Clean("/" + pattern[:strings.LastIndex(pattern[:at], "/")+1])
+}
+
+// within reports whether a path is a folder or below it.
+func within(p, folder string) bool { return p == folder || strings.HasPrefix(p, folder+"/") }
+
+// judgePath is why a container must not be shown a path of the machine; "" it may. The path has no links.
+func judgePath(p string) string {
+	switch {
+	case p == "":
+		return ""
+	case p == "/":
+		return "it shows the container the whole machine, with the devices that are not of the lease"
+	case within(p, "/dev") && !slices.ContainsFunc(devicePaths(), func(pattern string) bool { return matchesPath(pattern, p) }):
+		return "it shows the container devices that are not of the lease"
+	case within(p, "/proc") && !slices.ContainsFunc(strings.Fields(harmlessProc), func(name string) bool { return within(p, "/proc/"+name) }):
+		return "through the processes in /proc it could reach devices that are not of the lease"
+	case isSocket(p):
+		return "through the engine's socket it could start containers that have no lease"
+	}
+	return ""
+}
+
+// harmlessProc are entries of /proc that lead to no process.
+const harmlessProc = "buddyinfo cmdline config.gz cpuinfo crypto diskstats driver filesystems interrupts loadavg mdstat meminfo modules partitions stat swaps uptime version vmstat zoneinfo"
+
+// isSocket reports whether a path is the socket of an engine, or a folder of such.
+func isSocket(p string) bool {
+	base := path.Base(p)
+	named := strings.HasSuffix(base, ".sock") && slices.ContainsFunc(strings.Fields("docker podman containerd crio buildkit"), func(name string) bool { return strings.Contains(base, name) })
+	return named || matchesPath("/run/user/*/podman", p) || slices.Contains(strings.Fields("/run /var/run /run/podman /run/docker /run/containerd /run/crio /var/run/podman /var/run/docker /var/run/containerd"), p)
+}
+
+// harmlessDevices are device files and folders of such, below /dev, by which no GPU is opened. Those of NVIDIA's are what
+// every program needs beside the file of its device.
+const harmlessDevices = "null zero full random urandom console tty tty[0-9]* ttyS* ttyUSB* ttyACM* ttyAMA* ptmx pts fuse cuse kvm vhost-net vhost-vsock net net/* snd input uinput uhid hidraw* usb bus serial video* media* v4l* " +
+	"cec* dvb rtc* watchdog* hwrng tpm* infiniband knem xpmem gdrdrv nvidiactl nvidia-uvm nvidia-uvm-tools nvidia-modeset nvidia-fs* kmsg log loop* sd* hd* vd* xvd* nvme* md* dm-* mapper disk block sr[0-9]* sg[0-9]* st[0-9]* nbd* " +
+	"ram[0-9]* zram* i2c-* spidev* gpiochip* gpiomem cpu cpu_dma_latency shm mqueue hugepages* ppp lp* parport* userfaultfd udmabuf dma_heap sgx* sev* autofs btrfs-control rfkill isst_interface pps* ptp* lightnvm mei* apex_* iio:* cdrom dvd"
+
+// devicePaths are patterns of the paths of harmlessDevices.
+func devicePaths() (patterns []string) {
+	for name := range strings.FieldsSeq(harmlessDevices) {
+		patterns = append(patterns, "/dev/"+name)
+	}
+	return patterns
+}
+
+// matchesPath reports whether a path, or a folder that it is in, is of a pattern.
+func matchesPath(pattern, p string) bool {
+	for ; p != "/"; p = path.Dir(p) {
+		if fits, _ := path.Match(pattern, p); fits {
+			return true
+		}
+	}
+	return false
+}
+
+// DeviceFile is the usual path of a character device of GPUs, "" for any other: of NVIDIA (195), of DRM (226) or of other
+// accelerators (261). A file under any name opens it (https://www.kernel.org/doc/Documentation/admin-guide/devices.txt).
+func DeviceFile(major, minor uint32) string {
+	switch {
+	case major == 195 && minor == 255:
+		return "/dev/nvidiactl"
+	case major == 195 && minor == 254:
+		return "/dev/nvidia-modeset"
+	case major == 195:
+		return fmt.Sprintf("/dev/nvidia%d", minor)
+	case major == 226 && minor >= 128:
+		return fmt.Sprintf("/dev/dri/renderD%d", minor)
+	case major == 226:
+		return fmt.Sprintf("/dev/dri/card%d", minor)
+	case major == 261:
+		return fmt.Sprintf("/dev/accel/accel%d", minor)
+	}
+	return ""
+}
