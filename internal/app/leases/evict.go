@@ -128,7 +128,7 @@ func Evict(ctx context.Context, host *machine.Host, pids []int, idle, grace time
 		if !slices.ContainsFunc(rows, func(r leftover.Row) bool { return r.PID == pid && pid > 0 }) {
 			return nil, exit.Usagef("cannot end process %d: %s", pid, leftover.Spared(q, pid))
 		}
-		t, err := evictable(host, pid, rows)
+		t, err := evictable(host, q.Machine, pid, rows)
 		if err != nil {
 			return nil, err
 		}
@@ -154,7 +154,7 @@ func Expel(ctx context.Context, host *machine.Host, pid int, start uint64, uid u
 	if len(rows) == 0 {
 		return leftover.Evicted{}, fmt.Errorf("cannot end process %d: it has ended, or got a lease, in the meantime", pid)
 	}
-	t, err := evictable(host, pid, rows)
+	t, err := evictable(host, q.Machine, pid, rows)
 	if err != nil {
 		return leftover.Evicted{}, err
 	}
@@ -205,7 +205,8 @@ type evictee struct {
 	err   error
 }
 
-func evictable(host *machine.Host, pid int, rows []leftover.Row) (*evictee, error) {
+// evictable opens a process that the caller may end, and proves that it is the one that the driver has listed.
+func evictable(host *machine.Host, m gpu.Machine, pid int, rows []leftover.Row) (*evictee, error) {
 	i := slices.IndexFunc(rows, func(r leftover.Row) bool { return r.PID == pid })
 	r, uid := rows[i], uint32(os.Geteuid())
 	owner, known := host.Proc.Owner(pid)
@@ -227,9 +228,18 @@ func evictable(host *machine.Host, pid int, rows []leftover.Row) (*evictee, erro
 	}
 	// The descriptor may be of a later process with the same number: only now it is known which one it means.
 	again, err := host.Proc.Stat(pid)
-	if now, ok := host.Proc.Owner(pid); err != nil || again.Start != r.Start || !ok || now != owner {
+	if now, ok := host.Proc.Owner(pid); err != nil || again.Start != r.Start || !ok || now != owner || !sys.IsProcess(int(pidfd.Fd()), pid) {
 		_ = pidfd.Close()
 		return nil, fmt.Errorf("cannot end process %d: it has ended in the meantime", pid)
+	}
+	for _, other := range rows {
+		if other.PID != pid {
+			continue
+		}
+		if err := host.ProveUse(m, pid, other.UUID); err != nil {
+			_ = pidfd.Close()
+			return nil, fmt.Errorf("cannot end process %d: %w", pid, err)
+		}
 	}
 	return &evictee{row: r, pidfd: pidfd}, nil
 }
