@@ -190,7 +190,7 @@ func OwnLeftovers(ctx context.Context, host *machine.Host) []string {
 	uid, root := os.Geteuid(), host.Proc.Root()
 	var out []string
 	for _, r := range rows {
-		if r.PID > 0 && !r.Zombie && (root || r.UID != nil && int(*r.UID) == uid) {
+		if r.PID > 0 && !r.Zombie && !r.Spared && (root || r.UID != nil && int(*r.UID) == uid) {
 			out = append(out, fmt.Sprintf("%d\t%s", r.PID, gpu.Brief(r.Command)))
 		}
 	}

@@ -59,9 +59,9 @@ func (w *Watch) intrudes(one status.Process, p spot) bool {
 		(one.Container == "" || !slices.ContainsFunc(p.Leases, engine)) && !w.Rules.Spares(programOf(one))
 }
 
-// endable: a container is ended by its engine, and a program that draws on a screen by its user.
+// endable: a container is ended by its engine, and what may serve a display by its user.
 func (w *Watch) endable(one status.Process) bool {
-	return w.Rules.Outsiders == policy.End && one.Container == "" && one.Kind != gpu.GraphicsProcess && one.Start != 0
+	return w.Rules.Outsiders == policy.End && one.Container == "" && !one.Spared && one.Start != 0
 }
 
 // intruder is the trouble with an outsider. A level that was raised is another trouble.
@@ -90,7 +90,7 @@ func (w *Watch) intruder(one status.Process, p spot) Trouble {
 }
 
 func programOf(p status.Process) policy.Program {
-	return policy.Program{UID: p.UID, User: p.User, Command: p.Command, Kind: p.Kind, Memory: p.Memory}
+	return policy.Program{UID: p.UID, User: p.User, Command: p.Command, Display: p.Display, Memory: p.Memory}
 }
 
 // onCPUFor is for how many minutes a lease computes beside its devices before it is told, and busyCPU the part of one
