@@ -162,7 +162,7 @@ func (w *waiting) holderOf(r job.Reason) status.Holder {
 		}
 		return h
 	}
-	if len(r.Processes) > 0 {
+	if len(r.Processes) > 0 && r.Processes[0].PID != 0 {
 		h.User, h.Command, h.PID = gpu.Clean(r.Processes[0].User), gpu.Brief(gpu.Clean(r.Processes[0].Command)), r.Processes[0].PID
 		return h
 	}

@@ -83,7 +83,7 @@ type Device struct {
 	NUMA           *int
 	MIGMode        *bool
 	MIG            []MIGDevice
-	DisplayActive  *bool  // a screen shows what it draws; absent where no process draws on it
+	DisplayActive  *bool  // a screen shows what it draws; it may be absent where no process draws
 	Links          []Link // by position in Machine.Devices; nil absent
 	Problem        string // why the device cannot be used or read ("GPU is lost", "no answer within 5s"); "" when it answers
 	Unlisted       string // why its processes could not be listed; "" when they were, or were not asked for
