@@ -115,7 +115,7 @@ func (q *query) displayText(c processSet) string {
 func (q *query) displayTooLarge(c processSet) *obstacle {
 	t := q.in.Tolerate
 	o := &obstacle{code: "foreign-process", text: fmt.Sprintf("in use by its display (%s), more than the %s that %s tolerates", q.processesText(c.ps), t.Display, or(t.DisplayBy, "gpuard")),
-		remedy: "close on its display what is not needed there, use another GPU, or " + or(t.DisplayRaise, "have root raise tolerate.display in /etc/gpuard/config.yaml")}
+		remedy: "close on its display what is not needed there, or " + or(t.DisplayRaise, "have root raise tolerate.display in /etc/gpuard/config.yaml")}
 	if t.DisplayCut != "" {
 		o.text += "; " + t.DisplayCut
 	}
