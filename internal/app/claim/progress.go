@@ -156,7 +156,7 @@ func (w *waiting) holderOf(r job.Reason) status.Holder {
 			if len(l.HeldBy) > 0 {
 				h.Keeper = fmt.Sprintf("PID %d (%s)", l.HeldBy[0].PID, gpu.Brief(l.HeldBy[0].Command))
 			}
-			if p := l.Stuck(); p != nil {
+			if p := l.Stuck(); p != nil && !h.Apart {
 				h.Keeper = fmt.Sprintf("PID %d (%s, stopped: kill -CONT %[1]d)", p.PID, gpu.Brief(p.Command))
 			}
 		}

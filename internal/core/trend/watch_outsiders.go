@@ -81,6 +81,9 @@ func (w *Watch) intruder(one status.Process, p spot) Trouble {
 		level = policy.Warn
 		t.Outsider.UID = *one.UID
 		t.Outsider.Warning = fmt.Sprintf("your process %d (%s) uses %s, which %s has leased. Please end it, and start it with: gpuard run", one.PID, name, p.name, owner)
+		if one.Spared {
+			t.Outsider.Warning = fmt.Sprintf("your process %d (%s) uses %s, which %s has leased. Please let it draw on another GPU", one.PID, name, p.name, owner)
+		}
 		if w.endable(one) {
 			t.Outsider.Warning += fmt.Sprintf(". It is ended in %s", w.Rules.Grace)
 		}

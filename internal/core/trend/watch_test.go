@@ -57,7 +57,7 @@ func TestOutsiders(t *testing.T) {
 		{"an exception by number", policy.End, func(p *status.Process) { p.UID = new(uint32(1234)) }, [4]string{}, "", false},
 		{"a desktop", policy.End, func(p *status.Process) { p.Display, p.Spared, p.Memory = true, true, new(gpu.GiB) }, [4]string{}, "", false},
 		{"a huge desktop", policy.End, func(p *status.Process) { p.Display, p.Spared, p.Memory = true, true, new(3*gpu.GiB) }, [4]string{"intruder:warn"}, "your process 7", false},
-		{"what may be a compositor", policy.End, func(p *status.Process) { p.Kind, p.Spared = gpu.GraphicsProcess, true }, [4]string{"intruder:warn"}, "your process 7", false},
+		{"what may be a compositor", policy.End, func(p *status.Process) { p.Kind, p.Spared = gpu.GraphicsProcess, true }, [4]string{"intruder:warn"}, "ann has leased. Please let it draw on another GPU", false},
 		{"a renderer without a screen", policy.End, func(p *status.Process) { p.Kind = gpu.GraphicsProcess }, [4]string{"intruder:warn", "", "evicted:end"}, "", true},
 		{"named like one", policy.End, func(p *status.Process) { p.Command = "/usr/bin/gnome-shell" }, [4]string{"intruder:warn", "", "evicted:end"}, "", true},
 		{"the driver's daemon", policy.End, func(p *status.Process) { p.UID, p.Command = new(uint32(0)), "/usr/bin/nv-hostengine -n" }, [4]string{}, "", false},
