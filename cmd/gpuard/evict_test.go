@@ -214,3 +214,33 @@ kill $bystander
 	contains(t, said, "(another PID namespace)", "pid 8123 there", "by a process outside of this PID namespace (PID "+bystander+" there, 20 GiB)", "find outside of this PID namespace what uses it")
 	contains(t, ended, "cannot end process "+bystander+": by that number the driver means a process outside of this PID namespace", "it lives", "(fakegpu-job", "end what runs there (kill ", "ended process ")
 }
+
+// TestEvictOtherProcfs: where /proc is that of another PID namespace, a signal would go to another process than the one
+// whose files prove that it uses the device. Nothing is signalled.
+func TestEvictOtherProcfs(t *testing.T) {
+	gate.Need(t, "pidns")
+	if _, err := os.Stat("/proc/sys/kernel/ns_last_pid"); err != nil {
+		t.Skip("this kernel does not let a test choose a process id") // CONFIG_CHECKPOINT_RESTORE
+	}
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	job := r.occupyGPU(0, "2G", fakegpu.Compute)
+	cmd := r.cmd()
+	cmd.Path = must(exec.LookPath("unshare"))
+	cmd.Args = []string{"unshare", "--pid", "--fork", "sh", "-c", fmt.Sprintf(`exec 2>&1
+echo %d >/proc/sys/kernel/ns_last_pid
+sleep 100 & bystander=$!
+echo "bystander $bystander"
+gpuard evict --force %d
+kill -0 $bystander && echo it lives
+kill $bystander
+`, job-1, job)}
+	got := run(t, cmd)
+	if !strings.Contains(got.out, fmt.Sprintf("bystander %d\n", job)) {
+		t.Skipf("the process has another id than was asked for: %s", got.out)
+	}
+	contains(t, got.out, fmt.Sprintf("cannot end process %d", job), "it lives")
+	if !lives(job) {
+		t.Error("the job is gone")
+	}
+}

@@ -226,9 +226,11 @@ func evictable(host *machine.Host, m gpu.Machine, pid int, rows []leftover.Row) 
 	if err != nil {
 		return nil, fmt.Errorf("cannot end process %d: %w", pid, err)
 	}
-	// The descriptor may be of a later process with the same number: only now it is known which one it means.
+	// The descriptor may be of a later process with the same number: only now it is known which one it means. Where procfs
+	// is that of another PID namespace, a signal would go to another process than the one that was read.
+	reaches := sys.Signal(pid, func() bool { return true }, 0) == nil
 	again, err := host.Proc.Stat(pid)
-	if now, ok := host.Proc.Owner(pid); err != nil || again.Start != r.Start || !ok || now != owner || !sys.IsProcess(int(pidfd.Fd()), pid) {
+	if now, ok := host.Proc.Owner(pid); err != nil || again.Start != r.Start || !ok || now != owner || !reaches {
 		_ = pidfd.Close()
 		return nil, fmt.Errorf("cannot end process %d: it has ended in the meantime", pid)
 	}

@@ -91,7 +91,7 @@ func Signal(pid int, sure func() bool, signals ...unix.Signal) error {
 		return err
 	}
 	defer unix.Close(fd) //nolint:errcheck // it was for these signals alone
-	if !IsProcess(fd, pid) || !sure() {
+	if !isProcess(fd, pid) || !sure() {
 		return errors.New("it is another one by now")
 	}
 	for _, sig := range signals {
@@ -102,9 +102,9 @@ func Signal(pid int, sure func() bool, signals ...unix.Signal) error {
 	return nil
 }
 
-// IsProcess reports whether a pidfd is of the process that procfs has under this number. It is another one where procfs is
+// isProcess reports whether a pidfd is of the process that procfs has under this number. It is another one where procfs is
 // that of another PID namespace, and none where it has ended and was collected (pidfd_open(2)).
-func IsProcess(pidfd, pid int) bool {
+func isProcess(pidfd, pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", pidfd))
 	if err != nil {
 		return false
