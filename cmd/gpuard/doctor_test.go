@@ -322,7 +322,7 @@ func TestDoctorZombie(t *testing.T) {
 	w.AddProcess(1, dead.Process.Pid, 20<<30, fakegpu.Compute)
 	o := w.doctor(nil)
 	w.expect(o, "warning memory-holders")
-	contains(t, o.Next, fmt.Sprintf("kill $(ps -o ppid= -p %d)", dead.Process.Pid))
+	contains(t, o.Next, fmt.Sprintf("ps -fp $(ps -o ppid= -p %d)", dead.Process.Pid))
 }
 
 // TestDoctorNothingInstalled: a machine without a GPU, a driver, Python or anything else gets an answer in 2 seconds,

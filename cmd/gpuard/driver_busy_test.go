@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -71,12 +72,40 @@ func TestDriverDesktop(t *testing.T) {
 	begin(t, xorg)
 	got := r.run("run", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES")
 	same(t, "run", []any{got.code, got.out}, []any{0, "0\n"})
-	contains(t, got.err, "also drives a display", fmt.Sprintf("PID %d", xorg.Process.Pid), "/usr/lib/xorg/Xorg", "800 MiB")
+	same(t, "lines about the display", strings.Count(got.err, "display"), 1)
+	if contains(t, got.err, "also drives your display, 800 MiB"); strings.Contains(got.err, "kill") {
+		t.Errorf("it says how to end the display: %s", got.err)
+	}
 	eventually(t, "the GPU is free", func() bool {
 		s, _ := r.status()
 		return s.Devices[0].Use == status.Free
 	})
 	contains(t, r.run("status").out, "Xorg")
+}
+
+// TestDesktopIsNeverEnded: nothing that gpuard prints on a desktop says how to end its display, whatever is asked; what
+// only renders may be ended.
+func TestDesktopIsNeverEnded(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0).With("display_active", "1"), fakegpu.GeForce(1).With("display_active", "0"))
+	for name, kind := range map[string]string{"/usr/lib/xorg/Xorg": fakegpu.Graphics, "/usr/bin/gnome-shell": fakegpu.Both, "/opt/google/chrome/chrome": fakegpu.Both} {
+		job := r.job(0, "900M", kind)
+		job.Args[0] = name
+		begin(t, job)
+	}
+	renderer := r.occupyGPU(1, "300M", fakegpu.Graphics)
+	for _, words := range []string{"run --no-wait --device 0 -- true", "run --no-wait --share 22G --device 0 -- true", "status", "evict", "run --dry-run --device 0 -- true", "doctor"} {
+		got := r.run(strings.Fields(words)...)
+		for _, bad := range []string{"kill ", "end it"} {
+			if text := got.out + got.err; strings.Contains(text, bad) {
+				t.Errorf("%s says %q:\n%s", words, bad, text)
+			}
+		}
+	}
+	got := strings.Join(strings.Fields(r.run("run", "--no-wait", "--device", "0", "--", "true").err), " ")
+	contains(t, got, "in use by its display", "more than the 2 GiB that gpuard tolerates", "raise tolerate.display in /etc/gpuard/config.yaml")
+	contains(t, r.run("run", "--no-wait", "--device", "1", "--", "true").err, fmt.Sprintf("kill %d", renderer))
+	same(t, "leftovers", r.evict(0).pids(), []int{renderer})
 }
 
 // leave runs a job that leaves a child on GPU 0 for some seconds, without any of the lease's descriptors, and returns

@@ -29,6 +29,13 @@ func haste() machine.Times {
 		Drift: 4 * moment, Minute: driftMinute, Reach: 500 * time.Millisecond, Pause: moment, Overdue: 300 * time.Millisecond, Slow: 10 * moment, Again: 75 * moment, Join: 1500 * time.Millisecond, Poll: 5 * moment}
 }
 
+// strict is the program that soon does what a share asks for.
+func strict() {
+	w := haste()
+	w.Grace, w.Measure = 100*time.Millisecond, 50*time.Millisecond
+	os.Exit(start("/", w))
+}
+
 // lastingly is the program that keeps leases for a next start ten minutes long.
 func lastingly() {
 	var w machine.Times

@@ -15,6 +15,7 @@ import (
 
 	"gpuard/internal/core/leftover"
 	"gpuard/internal/gate"
+	"gpuard/test/fakegpu"
 )
 
 // evictAnswer is what evict --json says.
@@ -157,5 +158,89 @@ func TestEvictContainer(t *testing.T) {
 	contains(t, r.evict(1, strconv.Itoa(pid)).Error, "another PID namespace")
 	if unix.Kill(pid, 0) != nil {
 		t.Error("it is gone")
+	}
+}
+
+// TestEvictNeedsProof: a process that the driver lists, but that does not have the device open, is not ended, by root
+// either: the driver may mean another one by that number.
+func TestEvictNeedsProof(t *testing.T) {
+	r := newRack(t, a100s(2)...)
+	bystander := sleeper(t).Process.Pid
+	r.TrackProcess(0, bystander, 3<<30, fakegpu.Compute)
+	contains(t, r.evict(1, "--force", strconv.Itoa(bystander)).Error, "it has not opened GPU 0 (/dev/nvidia0), so the driver may mean another process")
+	other := r.occupyGPU(1, "1G", fakegpu.Compute) // it has GPU 1 open
+	r.TrackProcess(0, other, 3<<30, fakegpu.Compute)
+	contains(t, r.evict(1, strconv.Itoa(other)).Error, "it has not opened GPU 0")
+	for _, pid := range []int{bystander, other} {
+		if !lives(pid) {
+			t.Errorf("process %d was ended", pid)
+		}
+	}
+}
+
+// TestEvictNamespace: in a PID namespace of its own the driver's numbers may be those of other processes. None of them is
+// named, nothing says how to end it, and none can be ended; what has the device open can.
+func TestEvictNamespace(t *testing.T) {
+	gate.Need(t, "pidns")
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	r.AddProcess(0, 8123, 1<<30, fakegpu.Compute)
+	got := r.apart(`exec 2>&1
+sleep 100 & bystander=$!
+echo "20G C" >"$FAKEGPU_DIR/gpus/0/procs.d/$bystander"
+echo "== $bystander"
+gpuard status
+gpuard run --private-state --no-wait --device 0 -- true
+gpuard __complete evict ""
+gpuard evict
+echo "== evict"
+gpuard evict --force $bystander
+kill -0 $bystander && echo it lives
+mkfifo "$FAKEGPU_DIR/ready"
+fakegpu-job --gpu 1 --mem 2G >"$FAKEGPU_DIR/ready" & job=$!
+read ready <"$FAKEGPU_DIR/ready"
+gpuard run --private-state --no-wait --device 1 -- true
+gpuard evict $job
+kill $bystander
+`)
+	_, rest, _ := strings.Cut(got.out, "== ")
+	bystander, rest, _ := strings.Cut(rest, "\n")
+	said, ended, _ := strings.Cut(rest, "== evict\n")
+	for _, bad := range []string{"sleep", "kill", "process " + bystander, "PID " + bystander + " of", "pid " + bystander + "\n", "end it: "} {
+		if strings.Contains(said, bad) {
+			t.Errorf("it says %q:\n%s", bad, said)
+		}
+	}
+	contains(t, said, "(another PID namespace)", "pid 8123 there", "by a process outside of this PID namespace (PID "+bystander+" there, 20 GiB)", "find outside of this PID namespace what uses it")
+	contains(t, ended, "cannot end process "+bystander+": by that number the driver means a process outside of this PID namespace", "it lives", "(fakegpu-job", "end what runs there (kill ", "ended process ")
+}
+
+// TestEvictOtherProcfs: where /proc is that of another PID namespace, a signal would go to another process than the one
+// whose files prove that it uses the device. Nothing is signalled.
+func TestEvictOtherProcfs(t *testing.T) {
+	gate.Need(t, "pidns")
+	if _, err := os.Stat("/proc/sys/kernel/ns_last_pid"); err != nil {
+		t.Skip("this kernel does not let a test choose a process id") // CONFIG_CHECKPOINT_RESTORE
+	}
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	job := r.occupyGPU(0, "2G", fakegpu.Compute)
+	cmd := r.cmd()
+	cmd.Path = must(exec.LookPath("unshare"))
+	cmd.Args = []string{"unshare", "--pid", "--fork", "sh", "-c", fmt.Sprintf(`exec 2>&1
+echo %d >/proc/sys/kernel/ns_last_pid
+sleep 100 & bystander=$!
+echo "bystander $bystander"
+gpuard evict --force %d
+kill -0 $bystander && echo it lives
+kill $bystander
+`, job-1, job)}
+	got := run(t, cmd)
+	if !strings.Contains(got.out, fmt.Sprintf("bystander %d\n", job)) {
+		t.Skipf("the process has another id than was asked for: %s", got.out)
+	}
+	contains(t, got.out, fmt.Sprintf("cannot end process %d", job), "it lives")
+	if !lives(job) {
+		t.Error("the job is gone")
 	}
 }

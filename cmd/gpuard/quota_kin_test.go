@@ -48,6 +48,27 @@ wait $part; echo part ended with $?`)
 	contains(t, got.err, "and 1 more use 9 GiB on GPU 0", "asking fakegpu-job (process ")
 }
 
+// TestQuotaNeedsProof: a process of the lease that the driver lists above the share, but that does not have the device
+// open, is not ended: the driver may mean another one by that number.
+func TestQuotaNeedsProof(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	cmd, heard := r.cmd("run", "--no-wait", "-q", "--share", "8G", "--", "sh", "-c", "echo started; exec sleep 100"), &said{}
+	cmd.Args[0], cmd.Stdout, cmd.Stderr = "strict", heard, heard
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	eventually(t, "it has begun", func() bool { return strings.Contains(heard.String(), "started") })
+	r.TrackProcess(0, cmd.Process.Pid, 16<<30, fakegpu.Compute)
+	eventually(t, "it is said that it cannot be ended, or it is", func() bool {
+		return strings.Contains(heard.String(), "has not opened the GPU") || !lives(cmd.Process.Pid)
+	})
+	if !lives(cmd.Process.Pid) || strings.Contains(heard.String(), "to end (SIGTERM)") {
+		t.Errorf("it was ended:\n%s", heard.String())
+	}
+}
+
 // TestQuotaTogether: the processes of a job count together, also one that has left its tree.
 func TestQuotaTogether(t *testing.T) {
 	t.Parallel()

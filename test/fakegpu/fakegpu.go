@@ -46,6 +46,17 @@ func (d *Driver) device(folder string, g GPU) {
 	for key, value := range g {
 		d.Write(folder+"/"+key, value)
 	}
+	if minor, numbered := g["minor"]; numbered {
+		d.Write("dev/nvidia"+minor, "")
+		if err := os.Chmod(filepath.Join(d.Dir, "dev", "nvidia"+minor), 0o666); err != nil { //nolint:gosec // as device files are
+			d.t.Fatalf("cannot make the fake device: %v", err)
+		}
+	}
+}
+
+// DeviceFile is the path of a device's file: what opens it proves that it uses the device.
+func (d *Driver) DeviceFile(minor int) string {
+	return filepath.Join(d.Dir, "dev", fmt.Sprint("nvidia", minor))
 }
 
 // Add adds one more device at the end, in one step. Processes that have the library open keep those that they have

@@ -156,13 +156,13 @@ func (w *waiting) holderOf(r job.Reason) status.Holder {
 			if len(l.HeldBy) > 0 {
 				h.Keeper = fmt.Sprintf("PID %d (%s)", l.HeldBy[0].PID, gpu.Brief(l.HeldBy[0].Command))
 			}
-			if p := l.Stuck(); p != nil {
+			if p := l.Stuck(); p != nil && !h.Apart {
 				h.Keeper = fmt.Sprintf("PID %d (%s, stopped: kill -CONT %[1]d)", p.PID, gpu.Brief(p.Command))
 			}
 		}
 		return h
 	}
-	if len(r.Processes) > 0 {
+	if len(r.Processes) > 0 && r.Processes[0].PID != 0 {
 		h.User, h.Command, h.PID = gpu.Clean(r.Processes[0].User), gpu.Brief(gpu.Clean(r.Processes[0].Command)), r.Processes[0].PID
 		return h
 	}

@@ -128,7 +128,7 @@ func Evict(ctx context.Context, host *machine.Host, pids []int, idle, grace time
 		if !slices.ContainsFunc(rows, func(r leftover.Row) bool { return r.PID == pid && pid > 0 }) {
 			return nil, exit.Usagef("cannot end process %d: %s", pid, leftover.Spared(q, pid))
 		}
-		t, err := evictable(host, pid, rows)
+		t, err := evictable(host, q.Machine, pid, rows)
 		if err != nil {
 			return nil, err
 		}
@@ -154,7 +154,7 @@ func Expel(ctx context.Context, host *machine.Host, pid int, start uint64, uid u
 	if len(rows) == 0 {
 		return leftover.Evicted{}, fmt.Errorf("cannot end process %d: it has ended, or got a lease, in the meantime", pid)
 	}
-	t, err := evictable(host, pid, rows)
+	t, err := evictable(host, q.Machine, pid, rows)
 	if err != nil {
 		return leftover.Evicted{}, err
 	}
@@ -190,7 +190,7 @@ func OwnLeftovers(ctx context.Context, host *machine.Host) []string {
 	uid, root := os.Geteuid(), host.Proc.Root()
 	var out []string
 	for _, r := range rows {
-		if r.PID > 0 && !r.Zombie && (root || r.UID != nil && int(*r.UID) == uid) {
+		if r.PID > 0 && !r.Zombie && !r.Spared && (root || r.UID != nil && int(*r.UID) == uid) {
 			out = append(out, fmt.Sprintf("%d\t%s", r.PID, gpu.Brief(r.Command)))
 		}
 	}
@@ -205,7 +205,8 @@ type evictee struct {
 	err   error
 }
 
-func evictable(host *machine.Host, pid int, rows []leftover.Row) (*evictee, error) {
+// evictable opens a process that the caller may end, and proves that it is the one that the driver has listed.
+func evictable(host *machine.Host, m gpu.Machine, pid int, rows []leftover.Row) (*evictee, error) {
 	i := slices.IndexFunc(rows, func(r leftover.Row) bool { return r.PID == pid })
 	r, uid := rows[i], uint32(os.Geteuid())
 	owner, known := host.Proc.Owner(pid)
@@ -225,11 +226,22 @@ func evictable(host *machine.Host, pid int, rows []leftover.Row) (*evictee, erro
 	if err != nil {
 		return nil, fmt.Errorf("cannot end process %d: %w", pid, err)
 	}
-	// The descriptor may be of a later process with the same number: only now it is known which one it means.
+	// The descriptor may be of a later process with the same number: only now it is known which one it means. Where procfs
+	// is that of another PID namespace, a signal would go to another process than the one that was read.
+	reaches := sys.Signal(pid, func() bool { return true }, 0) == nil
 	again, err := host.Proc.Stat(pid)
-	if now, ok := host.Proc.Owner(pid); err != nil || again.Start != r.Start || !ok || now != owner {
+	if now, ok := host.Proc.Owner(pid); err != nil || again.Start != r.Start || !ok || now != owner || !reaches {
 		_ = pidfd.Close()
 		return nil, fmt.Errorf("cannot end process %d: it has ended in the meantime", pid)
+	}
+	for _, other := range rows {
+		if other.PID != pid {
+			continue
+		}
+		if err := host.ProveUse(m, pid, other.UUID); err != nil {
+			_ = pidfd.Close()
+			return nil, fmt.Errorf("cannot end process %d: %w", pid, err)
+		}
 	}
 	return &evictee{row: r, pidfd: pidfd}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"gpuard/internal/core/gpu"
-	"gpuard/internal/host/proc"
 )
 
 // Unlisted says why the driver's list of processes is no witness for these devices, "" when it is.
@@ -30,12 +29,12 @@ func (h *Host) Unlisted(m gpu.Machine, ids []gpu.UUID) string {
 	return ""
 }
 
-// strangers: in a PID namespace of its own a driver's list can name processes that do not exist here, or be empty
+// strangers: in a PID namespace of its own a driver's list can name processes that are not known here, or be empty
 // although memory is in use (more than a display or the driver itself needs).
 func strangers(m gpu.Machine, d gpu.Device) bool {
 	list := m.On(d.UUID)
 	if len(list) == 0 {
 		return d.MemoryUsed != nil && *d.MemoryUsed > 128*gpu.MiB
 	}
-	return slices.ContainsFunc(list, func(p gpu.Process) bool { return p.State == proc.Gone })
+	return slices.ContainsFunc(list, func(p gpu.Process) bool { return p.Outside != 0 })
 }

@@ -122,7 +122,7 @@ func (w *measuring) measureOnce(ctx context.Context) {
 		}
 		next, order := w.cases[id].See(w.limits, s)
 		w.cases[id] = next
-		w.act(quota.Names{Lease: w.lease.ID, Device: machine.NameOf(m, id)}, order, s.Uses)
+		w.act(measured{quota.Names{Lease: w.lease.ID, Device: machine.NameOf(m, id)}, m, id}, order, s.Uses)
 		if seen = append(seen, s.Uses...); next.Unmeasured() {
 			level = job.NoQuota
 		}
@@ -148,39 +148,46 @@ func (w *measuring) note(level job.Quota) {
 	}
 }
 
+// measured is one device of the lease, as the driver has listed its processes.
+type measured struct {
+	quota.Names
+	machine gpu.Machine
+	device  gpu.UUID
+}
+
 // act carries out the order. A process that cannot read the warning is ended all the same: the share was agreed on.
-func (w *measuring) act(n quota.Names, o quota.Order, uses []quota.Use) {
+func (w *measuring) act(n measured, o quota.Order, uses []quota.Use) {
 	if o.Blind != "" {
-		w.warn(o.Blindness(n, w.limits), nil)
+		w.warn(o.Blindness(n.Names, w.limits), nil)
 	}
 	if o.Warn {
-		w.warn(o.Warning(n, w.limits, uses), uses)
+		w.warn(o.Warning(n.Names, w.limits, uses), uses)
 	}
 	w.endProcesses(n, o, uses, o.Terminate, false)
 	w.endProcesses(n, o, uses, o.Kill, true)
 }
 
 // endProcesses says what is about to happen, for a command that is gone has no standard error, and does it.
-func (w *measuring) endProcesses(n quota.Names, o quota.Order, uses, who []quota.Use, force bool) {
-	strange := slices.DeleteFunc(slices.Clone(who), func(u quota.Use) bool { return w.sure(u) || !w.host.Proc.Alive(u.PID, u.Start) })
-	who = slices.DeleteFunc(slices.Clone(who), func(u quota.Use) bool { return !w.sure(u) })
+func (w *measuring) endProcesses(n measured, o quota.Order, uses, who []quota.Use, force bool) {
+	strange := slices.DeleteFunc(slices.Clone(who), func(u quota.Use) bool { return w.isMeasured(n, u) || !w.host.Proc.Alive(u.PID, u.Start) })
+	who = slices.DeleteFunc(slices.Clone(who), func(u quota.Use) bool { return !w.isMeasured(n, u) })
 	if len(strange) > 0 && force {
-		w.warn(o.Untouched(n, w.limits, strange), nil)
+		w.warn(o.Untouched(n.Names, w.limits, strange), nil)
 	}
 	if len(who) == 0 {
 		return
 	}
-	w.warn(o.Ending(n, w.limits, uses, who, force), who)
+	w.warn(o.Ending(n.Names, w.limits, uses, who, force), who)
 	for _, u := range who {
-		_ = quotawatch.End(u.PID, force, func() bool { return w.sure(u) }) // one that has ended meanwhile is what was wanted
+		_ = quotawatch.End(u.PID, force, func() bool { return w.isMeasured(n, u) }) // one that has ended meanwhile is what was wanted
 	}
 }
 
-// sure reports whether this is the process that was measured, of the user of the lease.
-func (w *measuring) sure(u quota.Use) bool {
+// isMeasured reports whether this is the process that was measured, of the user of the lease, and proves it.
+func (w *measuring) isMeasured(n measured, u quota.Use) bool {
 	s, err := w.host.Proc.Stat(u.PID)
 	uid, ok := w.host.Proc.Owner(u.PID)
-	return err == nil && ok && s.Start == u.Start && u.Start != 0 && uid == w.uid
+	return err == nil && ok && s.Start == u.Start && u.Start != 0 && uid == w.uid && w.host.ProveUse(n.machine, u.PID, n.device) == nil
 }
 
 // warn says it on the standard error of the lease's command; where that is gone or closed, of a process that it is

@@ -154,6 +154,7 @@ func filled(m, last gpu.Machine) gpu.Machine {
 		d.ECC, d.ECCCorrected, d.ECCUncorrected = old.ECC, old.ECCCorrected, old.ECCUncorrected
 		d.RemappedRows, d.RetiredPages, d.RecoveryAction = old.RemappedRows, old.RetiredPages, old.RecoveryAction
 		d.Persistence, d.ComputeMode, d.Unlisted, d.Links = old.Persistence, old.ComputeMode, old.Unlisted, old.Links
+		d.DisplayActive = old.DisplayActive
 	}
 	m.Processes = slices.Clone(last.Processes)
 	m.Problems = append(m.Problems, last.Problems...)

@@ -28,6 +28,9 @@ func CommandGone(host *machine.Host, l job.Lease) bool {
 // with the command's name counts as the command, because it could be. A stopped holder counts only if late: it may be
 // continued soon.
 func Unattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool) job.Lease {
+	if l.Namespace != host.Proc.Namespace() {
+		return withoutStopped(l)
+	}
 	if !CommandGone(host, l) {
 		return l
 	}
@@ -53,6 +56,16 @@ func Unattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool
 		return l
 	}
 	l.Ended, l.HeldBy = true, holders
+	return l
+}
+
+// withoutStopped forgets which processes that keep a lease are stopped: in another PID namespace their numbers are those of
+// other processes here, so that nobody may be told to continue them.
+func withoutStopped(l job.Lease) job.Lease {
+	l.HeldBy = slices.Clone(l.HeldBy)
+	for i := range l.HeldBy {
+		l.HeldBy[i].Stopped = false
+	}
 	return l
 }
 

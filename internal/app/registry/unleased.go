@@ -45,7 +45,7 @@ func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]st
 		}
 	}
 	for _, p := range m.Processes {
-		if _, done := out[p.PID]; done {
+		if _, done := out[p.PID]; done || p.PID == 0 {
 			continue
 		}
 		id, readable := "", false

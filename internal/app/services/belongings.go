@@ -10,8 +10,8 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/visible"
-	"gpuard/internal/host/launch"
 	"gpuard/internal/host/project"
+	"gpuard/internal/host/sys"
 )
 
 // serviceVariable names the instance that a process belongs to, in the environment of its command.
@@ -110,13 +110,5 @@ func (b *belongings) endAll(r service.Record, stop syscall.Signal, grace time.Du
 
 // signal signals a process, unless another one has its PID by now, and continues it if it is stopped.
 func (b *belongings) signal(p service.Process, sig syscall.Signal) {
-	fd, err := launch.Pidfd(p.PID)
-	if err != nil {
-		return
-	}
-	defer fd.Close() //nolint:errcheck // read only
-	if b.host.Proc.Alive(p.PID, p.Start) {
-		_ = launch.Send(fd, sig)
-		_ = launch.Send(fd, syscall.SIGCONT)
-	}
+	_ = sys.Signal(p.PID, func() bool { return b.host.Proc.Alive(p.PID, p.Start) }, sig, syscall.SIGCONT)
 }

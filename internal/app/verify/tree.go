@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/machine"
+	"gpuard/internal/core/display"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/verify"
 	"gpuard/internal/core/visible"
@@ -46,7 +47,7 @@ func (w *watch) gather() (alive bool) {
 
 // sight notes a process of the driver's list that belongs to the job: by descent, or because it was started inside the
 // job's lease and has left the tree.
-func (w *watch) sight(p gpu.Process) {
+func (w *watch) sight(m gpu.Machine, p gpu.Process) {
 	known := w.members[p.PID]
 	if known != nil && p.Start != 0 && p.Start != known.start || known == nil && !w.inLease(p) {
 		return
@@ -58,6 +59,9 @@ func (w *watch) sight(p gpu.Process) {
 		w.seen[at] = s
 	}
 	s.Kind, s.Last, s.Command = p.Kind, w.facts.Watched, cmp.Or(machine.BaseName(strings.Fields(p.Command)), s.Command)
+	if d, _, found := m.Find(p.GPU); found {
+		s.Spared = display.Of(*d, m.On(d.UUID)).MayServe(p)
+	}
 	if p.Memory != nil && (s.Peak == nil || *p.Memory > *s.Peak) {
 		s.Peak = new(*p.Memory)
 	}

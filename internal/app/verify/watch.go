@@ -117,7 +117,7 @@ func (w *watch) readOnce(ctx context.Context) {
 	}
 	alive := w.gather()
 	for _, p := range m.Processes {
-		w.sight(p)
+		w.sight(m, p)
 	}
 	if f.Sightings = w.sightings(); f.Unlisted == "" && alive {
 		f.Looks++

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpuard/internal/core/display"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/leftover"
@@ -78,7 +79,7 @@ func lost(code string, s hostinfo.Site, r leftover.Row) (Finding, bool) {
 	switch {
 	case r.Zombie:
 		f.Seen = fmt.Sprintf("process %d%s has ended and still holds %s on %s", r.PID, of(r.User), memory, where)
-		f.Do = fmt.Sprintf("end its parent, which has not collected it: kill $(ps -o ppid= -p %d)", r.PID)
+		f.Do = fmt.Sprintf("see whether its parent, which has not collected it, may end: ps -fp $(ps -o ppid= -p %d)", r.PID)
 		return f, true
 	case r.PID != 0 && !gone:
 		return f, false
@@ -142,8 +143,10 @@ func desktop(m gpu.Machine) string {
 	var words []string
 	for _, d := range m.Devices {
 		var sum gpu.Bytes
-		for _, p := range m.On(d.UUID) {
-			if p.Kind == gpu.GraphicsProcess && p.Memory != nil {
+		processes := m.On(d.UUID)
+		screen := display.Of(d, processes)
+		for _, p := range processes {
+			if screen.Serves(p) && p.Memory != nil {
 				sum += *p.Memory
 			}
 		}

@@ -83,6 +83,7 @@ type Device struct {
 	NUMA           *int
 	MIGMode        *bool
 	MIG            []MIGDevice
+	DisplayActive  *bool  // a screen shows what it draws; it may be absent where no process draws
 	Links          []Link // by position in Machine.Devices; nil absent
 	Problem        string // why the device cannot be used or read ("GPU is lost", "no answer within 5s"); "" when it answers
 	Unlisted       string // why its processes could not be listed; "" when they were, or were not asked for
@@ -142,7 +143,8 @@ const (
 
 // Process is one process on one device. A process on two devices appears twice.
 type Process struct {
-	PID       int
+	PID       int    // 0: which process it is in this PID namespace is not known
+	Outside   int    // the driver's number of such a process; 0 for all others
 	GPU       UUID   // of the device, or of the MIG device
 	Memory    *Bytes // on that device; nil when the driver does not say
 	User      string // owner's name, or the number, or "" when unknown

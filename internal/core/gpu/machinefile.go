@@ -145,6 +145,7 @@ func (d *Device) more() []key {
 		{"numa", false, integer(&d.NUMA, 0, 1<<16)},
 		{"mig_mode", false, yesNo(&d.MIGMode)},
 		{"mig", false, list[MIGDevice]{&d.MIG, func(m *MIGDevice) value { return m.file() }, true}},
+		{"display_active", false, yesNo(&d.DisplayActive)},
 		{"links", false, list[Link]{&d.Links, func(l *Link) value {
 			return keepEmpty{oneOf(l, false, LinkSelf, LinkNVLink, LinkSwitch, LinkBridge, LinkNode, LinkSystem)}
 		}, true}},
@@ -176,7 +177,8 @@ func (x *XID) file() record {
 
 func (p *Process) file() record {
 	return record{[]key{
-		{"pid", true, number[int]{into: &p.PID, low: 1, high: pidLimit}},
+		{"pid", true, number[int]{into: &p.PID, high: pidLimit}},
+		{"outside_pid", false, number[int]{into: &p.Outside, high: pidLimit, hideZero: true}},
 		{"gpu", true, identifier(&p.GPU)},
 		{"memory", true, memory(&p.Memory)},
 		{"user", true, text[string]{into: &p.User}},
@@ -230,6 +232,9 @@ func (d *document) devices(root *node, m *Machine) error {
 		}
 	}
 	for i, p := range m.Processes {
+		if p.PID == 0 && p.Outside == 0 {
+			return d.fail(root.find("processes").items[i].find("pid").begin, "processes[%d].pid is 0: write a number from 1 to %d, or outside_pid beside it", i, pidLimit)
+		}
 		if _, known := owner[p.GPU]; !known {
 			return d.fail(root.find("processes").items[i].find("gpu").begin, "processes[%d].gpu is %q, which no device in this file has: write the uuid of one of gpus or of its mig devices", i, p.GPU)
 		}

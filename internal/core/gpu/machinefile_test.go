@@ -62,10 +62,11 @@ func full(t *testing.T) Machine {
 	d.ECCCorrected, d.Problem, d.Unlisted = new(int64(7)), "GPU is lost", "cannot list its processes"
 	d.XIDs = []XID{{Code: 79, At: m.Taken, PID: 12, Source: "nvml"}, {Code: 13}}
 	d.Drained = "the fan is broken (root, since 2 Jan 03:04)"
+	d.DisplayActive = new(true)
 	d.Extra = extraKeys{"fan": json.RawMessage(`[1,null]`)}
 	d.MIG[0].ComputeInstance, d.MIG[0].Extra = 1, extraKeys{"a": json.RawMessage(`1.0e1`)}
 	m.Processes = []Process{{
-		PID: 7, GPU: d.MIG[1].UUID, Memory: new(Bytes(5)), User: "bob", Command: "x", Kind: BothKinds, UID: new(uint32(0)),
+		PID: 7, Outside: 8123, GPU: d.MIG[1].UUID, Memory: new(Bytes(5)), User: "bob", Command: "x", Kind: BothKinds, UID: new(uint32(0)),
 		Start: 99, Started: m.Taken, State: "S", Cgroup: "/c", Container: "id", Extra: extraKeys{"k": json.RawMessage(`"v"`)},
 	}}
 	return m

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"gpuard/internal/core/display"
 	"gpuard/internal/core/gpu"
 )
 
@@ -18,7 +19,7 @@ type Row struct {
 	Index   int            `json:"index"` // of the device
 	UUID    gpu.UUID       `json:"uuid"`  // of the device, or of the MIG device
 	Vendor  gpu.Vendor     `json:"vendor"`
-	PID     int            `json:"pid"`             // 0: memory that no visible process accounts for
+	PID     int            `json:"pid"`             // 0: memory that no process accounts for that is known here
 	Start   uint64         `json:"start"`           // of PID, ticks since boot
 	UID     *uint32        `json:"uid"`             // null when unknown
 	User    string         `json:"user"`            // "" when unknown
@@ -28,6 +29,7 @@ type Row struct {
 	Lease   string         `json:"lease,omitempty"` // of an idle process that has one
 	Zombie  bool           `json:"zombie"`          // it has ended, but its parent has not collected it
 	Command string         `json:"command"`
+	Spared  bool           `json:"-"` // nobody may be told to end it: it may serve a display
 }
 
 // Evicted is the result of ending one process.
@@ -75,9 +77,11 @@ func Spared(q Input, pid int) string {
 	i := slices.IndexFunc(q.Machine.Processes, func(p gpu.Process) bool { return p.PID == pid })
 	lease, leased := q.Lease[pid]
 	switch {
+	case i < 0 && slices.ContainsFunc(q.Machine.Processes, func(p gpu.Process) bool { return p.Outside == pid }):
+		return "by that number the driver means a process outside of this PID namespace; the one here has not opened the GPU"
 	case i < 0:
 		return "it has no GPU memory, as far as the driver says; gpuard evict lists what has"
-	case q.Machine.Processes[i].Kind == gpu.GraphicsProcess:
+	case q.serves(q.Machine.Processes[i]):
 		return "it serves a display; ending that is not for gpuard"
 	case q.Idle > 0 && leased:
 		return "it belongs to the living lease " + lease + " and is not known to have slept for that long; try again later: gpuard evict --idle " + q.Idle.String()
@@ -94,16 +98,24 @@ func (q Input) process(d gpu.Device, p gpu.Process) (Row, bool) {
 		Index: d.Index, UUID: p.GPU, Vendor: d.Vendor, PID: p.PID, Start: p.Start, UID: p.UID, User: p.User, Memory: p.Memory,
 		Lease: q.Lease[p.PID], Zombie: p.State == "Z", Command: p.Command, Idle: idle(q.Seen, p),
 	}
+	screen := display.Of(d, q.Machine.On(d.UUID))
+	row.Spared = screen.MayServe(p)
 	if !p.Started.IsZero() {
 		row.Since = new(p.Started)
 	}
 	switch {
-	case p.Kind == gpu.GraphicsProcess:
+	case screen.Serves(p), p.PID == 0 && (q.Idle > 0 || q.Covered[d.UUID]):
 		return row, false
 	case q.Idle > 0:
 		return row, row.Idle != nil && *row.Idle >= q.Idle
 	}
 	return row, row.Lease == ""
+}
+
+// serves reports whether a process serves the display of its device.
+func (q Input) serves(p gpu.Process) bool {
+	d, _, found := q.Machine.Find(p.GPU)
+	return found && display.Of(*d, q.Machine.On(d.UUID)).Serves(p)
 }
 
 // unseen is used memory that no listed process explains: of a container, of another PID namespace, or left by a process

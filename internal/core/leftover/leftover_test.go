@@ -45,7 +45,7 @@ func TestOf(t *testing.T) {
 		return gpu.Process{PID: pid, Start: uint64(pid), GPU: id, Memory: new(size)}
 	}
 	desktop := on(5, first, gpu.GiB)
-	desktop.Kind = gpu.GraphicsProcess
+	desktop.Kind, desktop.Command = gpu.GraphicsProcess, "/usr/bin/gnome-shell"
 	m.Processes = []gpu.Process{on(1, first, gpu.GiB), on(2, first, 4*gpu.GiB), on(3, first, 2*gpu.GiB), desktop, on(4, second, gpu.GiB)}
 	m.Devices[0].MemoryUsed, m.Devices[1].MemoryUsed = new(8*gpu.GiB), new(9*gpu.GiB)
 	m.Devices[1].MemoryReserved = new(gpu.Bytes(0))
@@ -80,17 +80,32 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// TestOutside: memory of a process that is not known here has a row without a process, unless it may be a lease's. A
+// renderer has a row, and nobody is told to end what may serve a display.
+func TestOutside(t *testing.T) {
+	m := machine(t)
+	first, second := m.Devices[0].UUID, m.Devices[1].UUID
+	m.Devices[0].DisplayActive, m.Devices[1].DisplayActive = new(true), new(false)
+	m.Processes = []gpu.Process{{Outside: 7, GPU: first, Memory: new(gpu.GiB)}, {Outside: 7, GPU: second, Memory: new(gpu.GiB)}, {PID: 5, GPU: first, Kind: gpu.BothKinds, Command: "blender"},
+		{PID: 6, GPU: second, Kind: gpu.GraphicsProcess, Command: "render"}}
+	m.Devices[0].MemoryUsed, m.Devices[1].MemoryUsed = nil, nil
+	rows := Of(Input{Machine: m, Lease: map[int]string{}, Covered: map[gpu.UUID]bool{second: true}})
+	if got := list(rows); !same(got, []int{0, 5, 6}) || rows[0].Index != 0 || !rows[1].Spared || rows[2].Spared {
+		t.Errorf("%v: %+v", got, rows)
+	}
+}
+
 // TestSpared: the given reason is true, and the remedy works.
 func TestSpared(t *testing.T) {
 	m := machine(t)
 	id := m.Devices[0].UUID
-	m.Processes = []gpu.Process{{PID: 1, Start: 1, GPU: id}, {PID: 2, Start: 2, GPU: id}, {PID: 3, GPU: id, Kind: gpu.GraphicsProcess}}
+	m.Processes = []gpu.Process{{PID: 1, Start: 1, GPU: id}, {PID: 2, Start: 2, GPU: id}, {PID: 3, GPU: id, Kind: gpu.BothKinds, Command: "gnome-shell"}, {Outside: 8, GPU: id}}
 	for _, c := range []struct {
 		pid  int
 		idle time.Duration
 		want string
 	}{
-		{9, 0, "no GPU memory"}, {3, 0, "display"}, {2, 0, "living lease k3f9, whose owner"}, {2, time.Hour, "living lease k3f9 and is not known to have slept"},
+		{9, 0, "no GPU memory"}, {3, 0, "display"}, {8, 0, "a process outside of this PID namespace; the one here"}, {2, 0, "living lease k3f9, whose owner"}, {2, time.Hour, "living lease k3f9 and is not known to have slept"},
 		{1, time.Hour, "leave out --idle"}, {9, time.Hour, "no GPU memory"},
 	} {
 		q := Input{Machine: m, Lease: map[int]string{2: "k3f9"}, Idle: c.idle}

@@ -37,7 +37,7 @@ func (c *processSet) add(p gpu.Process) {
 }
 
 // foreign judges the processes on a device that no lease covers. They form three sets: the caller's own (inside a
-// lease, or everything in an allocation, whose devices come as they are), display processes, and all others. Used
+// lease, or everything in an allocation, whose devices come as they are), what serves a display, and all others. Used
 // memory that no process accounts for is charged to the first set with a process of unknown size, else it counts as
 // unseen.
 func (q *query) foreign(u *unit, ps []gpu.Process, out *use) {
@@ -46,7 +46,7 @@ func (q *query) foreign(u *unit, ps []gpu.Process, out *use) {
 		switch {
 		case q.isOwn(p):
 			own.add(p)
-		case p.Kind == gpu.GraphicsProcess:
+		case q.serves(p):
 			display.add(p)
 		default:
 			others.add(p)
@@ -104,7 +104,7 @@ func (q *query) tooMuch(u *unit, others, display processSet, unseen gpu.Bytes, r
 	case len(others.ps) > 0 && q.working(u):
 		return q.inUse(others, fmt.Sprintf(", and it is %.0f %% busy", *u.utilization()*100))
 	case display.known > tolerate.Display || display.vague && !readable:
-		return q.inUse(display, fmt.Sprintf(", more than the %s that a display may use", tolerate.Display))
+		return q.displayTooLarge(display)
 	case unseen > tolerate.Memory:
 		return &obstacle{code: "foreign-memory",
 			text:   fmt.Sprintf("%s are used by no visible process (container or another PID namespace)", unseen),
@@ -121,7 +121,7 @@ func (q *query) inUse(c processSet, tail string) *obstacle {
 	return o
 }
 
-// noteForeign adds notes about tolerated processes without a lease, each with how to end it.
+// noteForeign adds notes about tolerated processes without a lease, each with how to end it, and one about the display.
 func (q *query) noteForeign(out *use, own, display, others processSet, unseen gpu.Bytes) {
 	for _, p := range others.ps {
 		note := "tolerated small neighbour " + q.processText(p)
@@ -130,8 +130,8 @@ func (q *query) noteForeign(out *use, own, display, others processSet, unseen gp
 		}
 		out.notes = append(out.notes, note)
 	}
-	for _, p := range display.ps {
-		out.notes = append(out.notes, fmt.Sprintf("also drives a display: %s; %s", q.processText(p), q.endText(p)))
+	if len(display.ps) > 0 {
+		out.notes = append(out.notes, q.displayText(display))
 	}
 	for _, p := range own.ps {
 		out.notes = append(out.notes, fmt.Sprintf("already used inside %s by %s", q.inside(), q.processText(p)))

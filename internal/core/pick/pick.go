@@ -20,6 +20,7 @@ import (
 	"slices"
 	"time"
 
+	"gpuard/internal/core/display"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
@@ -48,9 +49,13 @@ type Context struct {
 // Tolerance is how much use without a lease still counts as free.
 type Tolerance struct {
 	Memory      gpu.Bytes     // of all such processes together, on one device
-	Display     gpu.Bytes     // of graphics processes (Xorg, compositor); without it a desktop with one GPU could never run a job
+	Display     gpu.Bytes     // of what serves a display (Xorg, compositor); without it a desktop with one GPU could never run a job
 	YoungerThan time.Duration // a process younger than this may be about to grow, so the device is not idle
 	Utilization float64       // 0..1; above this the device is not idle
+
+	DisplayBy    string // what says Display: "tolerate.display in /etc/gpuard/config.yaml"; "" gpuard itself
+	DisplayRaise string // how it is raised, in words; "" by the machine's file
+	DisplayCut   string // that a higher value does not count, in words; "" there is none
 }
 
 // DefaultTolerance holds without configuration.
@@ -103,6 +108,8 @@ type query struct {
 	need   int
 	spread bool
 	full   *full // set when a rule's limit on devices is reached
+
+	screens map[gpu.UUID]display.Screen // by device, as far as they were asked for
 }
 
 func newQuery(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) *query {

@@ -232,17 +232,21 @@ func (q *query) noteShared(b *ledger, out *use) {
 	for _, g := range b.groups {
 		out.notes = append(out.notes, "shared with "+q.sharerText(g))
 	}
+	var display processSet
 	for _, p := range b.others.ps {
 		switch {
 		case out.ours && q.isOwn(p):
 			out.notes = append(out.notes, fmt.Sprintf("already used inside %s by %s", q.inside(), q.processText(p)))
-		case p.Kind == gpu.GraphicsProcess:
-			out.notes = append(out.notes, fmt.Sprintf("also drives a display: %s; %s", q.processText(p), q.endText(p)))
+		case q.serves(p):
+			display.add(p)
 		case ending(p):
 			out.notes = append(out.notes, "also used without a lease by "+q.processText(p))
 		default:
 			out.notes = append(out.notes, fmt.Sprintf("also used without a lease by %s; %s", q.processText(p), q.endText(p)))
 		}
+	}
+	if len(display.ps) > 0 {
+		out.notes = append(out.notes, q.displayText(display))
 	}
 	if b.unseen > unseenWorthANote {
 		out.notes = append(out.notes, fmt.Sprintf("%s are used by no visible process", b.unseen))

@@ -231,6 +231,8 @@ func device(index int, attributes []string) (gpu.Device, error) {
 			d.Compute = maybe(value, func(v string) gpu.Capability { c, _ := gpu.ParseCapability(v); return c })
 		case "mode":
 			d.ComputeMode = value
+		case "display":
+			d.DisplayActive = new(value == "on")
 		case "remap":
 			d.RemappedRows = &gpu.RemappedRows{Failed: value == "failed", Pending: value == "pending"}
 		case "slowdown":
@@ -270,6 +272,8 @@ func (s *scenario) readProcess(f []string) error {
 			p.State = value
 		case "container":
 			p.Container = value
+		case "outside": // of this PID namespace, so that nothing is known of it
+			p.PID, p.Outside, p.User, p.UID, p.Command = 0, atoi(value), "", nil, ""
 		default:
 			return fmt.Errorf("unknown attribute %s", a)
 		}
@@ -453,6 +457,10 @@ func (s *scenario) readPlace(word, value string) bool {
 		for _, name := range strings.Split(names, ",") {
 			s.in.Hidden[s.id(name)] = why
 		}
+	case "display":
+		size, rest, _ := strings.Cut(value, " by=")
+		s.in.Tolerate.Display = bytes(size)
+		s.in.Tolerate.DisplayBy, s.in.Tolerate.DisplayCut, _ = strings.Cut(rest, " cut=")
 	case "kept":
 		s.in.Kept = map[gpu.UUID]job.Ticket{}
 		for _, name := range strings.Split(value, ",") {
@@ -519,6 +527,10 @@ func (s *scenario) check(t *testing.T) {
 		case "note":
 			if !strings.Contains(strings.Join(plan.Notes, "\n"), rest) {
 				t.Errorf("notes are %q, want %q in one", plan.Notes, rest)
+			}
+		case "note-is":
+			if len(plan.Notes) != 1 || plan.Notes[0] != rest {
+				t.Errorf("notes are %q, want only %q", plan.Notes, rest)
 			}
 		case "no-notes":
 			if len(plan.Notes) > 0 {

@@ -108,7 +108,7 @@ func (q *query) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
 	o := &obstacle{code: "leased", text: strings.Join(texts, "; also "), remedy: "wait until " + strings.Join(ends, " and "), lease: by[0].ID}
 	if first := by[0]; first.Ended && first.Awaited(q.in.Now).IsZero() {
 		o.remedy = fmt.Sprintf("end lease %s (gpuard release %[1]s)", first.ID)
-		if p := first.Stuck(); p != nil {
+		if p := first.Stuck(); p != nil && !elsewhere(first.Namespace, q.in.Namespace) {
 			o.remedy = fmt.Sprintf("continue process %d (kill -CONT %[1]d), or %s", p.PID, o.remedy)
 		}
 		if q.in.UID != 0 && q.in.UID != first.UID {

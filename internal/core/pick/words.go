@@ -11,6 +11,9 @@ import (
 
 // processText names a process: "PID 4242 of bob (python train.py, 20 GiB, 3 h old)".
 func (q *query) processText(p gpu.Process) string {
+	if p.PID == 0 {
+		return fmt.Sprintf("a process outside of this PID namespace (PID %d there, %s)", p.Outside, memory(p.Memory))
+	}
 	about := []string{or(shortCommand(p.Command), "unknown command"), memory(p.Memory)}
 	if age := q.age(p); age != "" {
 		about = append(about, age+" old")
@@ -27,49 +30,6 @@ func (q *query) processText(p gpu.Process) string {
 
 // ending reports zombies and processes that /proc no longer has: the driver will free their memory without help.
 func ending(p gpu.Process) bool { return p.State == "Z" || p.State == "gone" }
-
-// own reports whether a process is the caller's.
-func (q *query) own(p gpu.Process) bool { return p.UID != nil && *p.UID == q.in.UID }
-
-// mayEvict reports whether the caller may end another user's process. Not even root may where the owner is unknown, as
-// in a machine read from a file: the process is not on this machine.
-func (q *query) mayEvict(p gpu.Process) bool {
-	return p.UID != nil && q.in.UID == 0 && p.Container == ""
-}
-
-// endText says how a process is ended.
-func (q *query) endText(p gpu.Process) string {
-	switch {
-	case q.own(p):
-		return fmt.Sprintf("end it: kill %d", p.PID)
-	case q.mayEvict(p):
-		return fmt.Sprintf("gpuard evict %d ends it", p.PID)
-	}
-	return fmt.Sprintf("%s can end it", or(gpu.Clean(p.User), "its owner"))
-}
-
-// endAll is the remedy for several processes: one command, or the users to ask. The command to end another user's
-// processes is only for those who may.
-func (q *query) endAll(ps []gpu.Process) string {
-	var pids, owners []string
-	own, evict := true, true
-	for _, p := range ps {
-		if ending(p) {
-			continue
-		}
-		pids = append(pids, fmt.Sprint(p.PID))
-		owners = append(owners, or(gpu.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
-		own, evict = own && q.own(p), evict && q.mayEvict(p)
-	}
-	whose := listed(unique(owners), "and")
-	switch {
-	case own:
-		return fmt.Sprintf("end what runs there (kill %s)", strings.Join(pids, " "))
-	case evict:
-		return fmt.Sprintf("end the processes of %s there (gpuard evict %s)", whose, strings.Join(pids, " "))
-	}
-	return fmt.Sprintf("ask %s to end PID %s", whose, listed(pids, "and"))
-}
 
 // maxNamed is the number of processes, leases or remedies that one sentence names.
 const maxNamed = 3
@@ -90,7 +50,11 @@ func (q *query) processesText(ps []gpu.Process) string {
 func (q *query) blockersText(bs []job.Blocker) string {
 	var names []string
 	for _, b := range bs[:min(maxNamed, len(bs))] {
-		names = append(names, fmt.Sprintf("PID %d of %s uses %s", b.PID, or(gpu.Clean(b.User), "an unknown user"), memory(b.Memory)))
+		who := fmt.Sprintf("PID %d of %s", b.PID, or(gpu.Clean(b.User), "an unknown user"))
+		if b.PID == 0 {
+			who = "a process outside of this PID namespace"
+		}
+		names = append(names, fmt.Sprintf("%s uses %s", who, memory(b.Memory)))
 	}
 	return listed(names, "and")
 }

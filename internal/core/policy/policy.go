@@ -209,6 +209,33 @@ func (p Policy) Tolerance(base Tolerance) Tolerance {
 	return base
 }
 
+// DisplayLimit says in words what decides Tolerance.Display; each is "" where there is nothing to say.
+type DisplayLimit struct {
+	By    string // the key and its file
+	Raise string // who raises it where
+	Cut   string // which higher value does not count, and why
+}
+
+// DisplayLimit explains the value that Tolerance makes of base.
+func (p Policy) DisplayLimit(base gpu.Bytes) (l DisplayLimit) {
+	for _, f := range p {
+		said := f.Tolerate.Display
+		if said == nil {
+			continue
+		}
+		key := "tolerate.display in " + gpu.Clean(f.Path)
+		switch {
+		case f.Machine:
+			base, l.By, l.Raise = *said, key, "have root raise "+key
+		case *said < base:
+			base, l.By, l.Raise = *said, key, "raise "+key
+		case *said > base:
+			l.Cut = fmt.Sprintf("the %s of %s do not count, since only the machine's file may raise it", *said, key)
+		}
+	}
+	return l
+}
+
 func either[T gpu.Bytes | float64](base, said *T, counts bool) *T {
 	if said == nil || base != nil && !counts && *base < *said {
 		return base

@@ -125,3 +125,27 @@ func value(r *Rule) Rule {
 	}
 	return *r
 }
+
+// TestDisplayLimit: who reads why a display is too large reads also in which file that stands, and whose value was cut.
+func TestDisplayLimit(t *testing.T) {
+	machine, own := "/etc/gpuard/config.yaml", "/home/a/.config/gpuard/config.yaml"
+	says := func(path string, machine bool, size gpu.Bytes) *File {
+		return &File{Path: path, Machine: machine, Tolerate: Tolerance{Display: &size}}
+	}
+	cut := "the 4 GiB of tolerate.display in " + own + " do not count, since only the machine's file may raise it"
+	for i, c := range []struct {
+		policy Policy
+		want   DisplayLimit
+	}{
+		{nil, DisplayLimit{}},
+		{Policy{{Path: machine, Machine: true}}, DisplayLimit{}},
+		{Policy{says(machine, true, 3*gpu.GiB)}, DisplayLimit{By: "tolerate.display in " + machine, Raise: "have root raise tolerate.display in " + machine}},
+		{Policy{says(own, false, gpu.GiB)}, DisplayLimit{By: "tolerate.display in " + own, Raise: "raise tolerate.display in " + own}},
+		{Policy{says(own, false, 4*gpu.GiB)}, DisplayLimit{Cut: cut}},
+		{Policy{says(machine, true, 3*gpu.GiB), says(own, false, 4*gpu.GiB)}, DisplayLimit{By: "tolerate.display in " + machine, Raise: "have root raise tolerate.display in " + machine, Cut: cut}},
+	} {
+		if got := c.policy.DisplayLimit(2 * gpu.GiB); got != c.want {
+			t.Errorf("%d: %+v", i, got)
+		}
+	}
+}

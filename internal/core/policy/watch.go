@@ -2,12 +2,11 @@ package policy
 
 import (
 	"cmp"
-	"path"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"gpuard/internal/core/display"
 	"gpuard/internal/core/gpu"
 )
 
@@ -66,18 +65,15 @@ type Program struct {
 	UID     *uint32 // nil unknown
 	User    string
 	Command string // its command line
-	Kind    gpu.Kind
+	Display bool   // it serves a display
 	Memory  *gpu.Bytes
 }
 
 // Name is the name of the program without its folder.
-func (p Program) Name() string {
-	first, _, _ := strings.Cut(p.Command, " ")
-	return path.Base(strings.Trim(first, "[]"))
-}
+func (p Program) Name() string { return display.Name(p.Command) }
 
 // Spares reports whether a process may use leased devices without a lease: by the file, as a part of the driver, or
-// because it draws on a screen.
+// because it serves a display.
 func (w Watch) Spares(p Program) bool {
 	name := p.Name()
 	for _, word := range w.Except {
@@ -86,19 +82,12 @@ func (w Watch) Spares(p Program) bool {
 			return true
 		}
 	}
-	return Daemon(p) || w.draws(p, name)
+	return Daemon(p) || w.draws(p)
 }
 
-// draws: a desktop with one device would never work otherwise. Drivers list a compositor that also computes as both.
-func (w Watch) draws(p Program, name string) bool {
-	small := p.Memory == nil || *p.Memory <= w.Display
-	return small && (p.Kind == gpu.GraphicsProcess || p.Kind == gpu.BothKinds && slices.Contains(compositors(), name))
-}
-
-// compositors are programs that draw the screen of a whole session.
-func compositors() []string {
-	return []string{"X", "Xorg", "Xwayland", "cinnamon", "compiz", "cosmic-comp", "gamescope", "gnome-shell", "Hyprland", "kwin_wayland", "kwin_x11",
-		"labwc", "marco", "mutter", "muffin", "picom", "plasmashell", "sway", "wayfire", "weston", "xfwm4"}
+// draws: a desktop with one device would never work otherwise.
+func (w Watch) draws(p Program) bool {
+	return p.Display && (p.Memory == nil || *p.Memory <= w.Display)
 }
 
 // Daemon reports whether a process is one of NVIDIA's own daemons (docs.nvidia.com: driver persistence, MPS, DCGM,

@@ -177,7 +177,7 @@ func TestWords(t *testing.T) {
 		Order{Blind: "no answer within 5 s"}.Blindness(n, limits): "cannot measure lease k3f9 on GPU 2: no answer within 5 s; nothing is ended, and its share of 8 GiB is not enforced",
 		Order{Sum: 9 * gpu.GiB}.Warning(n, limits, uses(9)):       "train.py (process 100) uses 9 GiB on GPU 2, and the share of lease k3f9 is 8 GiB; give memory back, or it is ended in 3 s. Next time ask for --share 10G",
 		Order{Sum: 9 * gpu.GiB}.Ending(n, limits, nil, nil, true): "ending no process (SIGKILL): no process uses 9 GiB on GPU 2, and the share of lease k3f9 is 8 GiB. Next time ask for --share 10G",
-		Order{Sum: 9 * gpu.GiB}.Untouched(n, limits, uses(9)):     "cannot end train.py (process 100), which is not of the user of lease k3f9, although 9 GiB is used on GPU 2 and the share is 8 GiB",
+		Order{Sum: 9 * gpu.GiB}.Untouched(n, limits, uses(9)):     "cannot end train.py (process 100), which is not of the user of lease k3f9 or has not opened the GPU, although 9 GiB is used on GPU 2 and the share is 8 GiB",
 	} {
 		if got != want {
 			t.Errorf("%s\nwant\n%s", got, want)

@@ -30,10 +30,10 @@ func (o Order) Ending(n Names, l Limits, uses, who []Use, force bool) string {
 		how, used(uses, o.Sum), n.Device, n.Lease, l.Share, Ask(o.Sum))
 }
 
-// Untouched names a process that is not ended although the sum is above the share, because it is another user's or no
-// longer the one that was measured.
+// Untouched names a process that is not ended although the sum is above the share, because it is another user's, no
+// longer the one that was measured, or nothing proves that it uses the device.
 func (o Order) Untouched(n Names, l Limits, who []Use) string {
-	return fmt.Sprintf("cannot end %s, which is not of the user of lease %s, although %s is used on %s and the share is %s",
+	return fmt.Sprintf("cannot end %s, which is not of the user of lease %s or has not opened the GPU, although %s is used on %s and the share is %s",
 		processes(who), n.Lease, o.Sum, n.Device, l.Share)
 }
 

@@ -84,9 +84,9 @@ func advise(shown []Lease, leases []job.Lease, uid uint32) {
 	}
 }
 
-// Computes reports whether a process is on the device that does not only draw on a screen.
+// Computes reports whether a process is on the device that does not serve a display.
 func (d *Device) Computes() bool {
-	return slices.ContainsFunc(d.Processes, func(p Process) bool { return p.Kind != gpu.GraphicsProcess && !p.Ended })
+	return slices.ContainsFunc(d.Processes, func(p Process) bool { return !p.Display && !p.Ended })
 }
 
 // Computing adds the processor time of the leases on whose devices no process computes; read reads that of the processes

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"gpuard/internal/core/display"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/job"
@@ -122,19 +123,22 @@ type Keeper struct {
 
 // Process is one process on a device.
 type Process struct {
-	PID     int        `json:"pid"`
+	PID     int        `json:"pid"` // 0: which process it is in this PID namespace is not known
 	User    string     `json:"user"`
 	Command string     `json:"command"`
 	Memory  *gpu.Bytes `json:"memory"`
 	Kind    gpu.Kind   `json:"kind"`
 	Since   *time.Time `json:"since"`
-	Foreign bool       `json:"foreign"` // belongs to no lease on this device, as far as is known
+	Foreign bool       `json:"foreign"`               // belongs to no lease on this device, as far as is known
+	Display bool       `json:"display"`               // serves a display
+	Outside int        `json:"outside_pid,omitempty"` // where pid is 0: the driver's number of a process outside of this PID namespace
 
 	Lease     string  `json:"lease,omitempty"`     // that it belongs to, on this device or on another one; "" none is known
 	Container string  `json:"container,omitempty"` // id, "" outside containers
 	UID       *uint32 `json:"-"`                   // nil unknown
 	Start     uint64  `json:"-"`                   // ticks since boot; 0 unknown
 	Ended     bool    `json:"-"`                   // it has ended since the driver listed it
+	Spared    bool    `json:"-"`                   // nobody may be told to end it: it may serve a display, or is not known here
 }
 
 // Unavailable is a vendor whose devices cannot be read at all.
@@ -271,11 +275,13 @@ func (v statusView) fill(d *Device) {
 			d.Leases = append(d.Leases, leaseOf(l, v.now))
 		}
 	}
+	screen := v.screen(d.UUID)
 	for _, p := range v.m.Processes {
 		if p.GPU == d.UUID {
 			d.Processes = append(d.Processes, Process{
 				PID: p.PID, User: gpu.Clean(p.User), Command: gpu.Clean(p.Command), Memory: p.Memory, Kind: p.Kind, Since: known(p.Started), Foreign: foreign(p, held),
 				Container: gpu.Clean(p.Container), UID: p.UID, Start: p.Start, Ended: p.State == "gone" || p.State == "Z",
+				Outside: p.Outside, Display: screen.Serves(p), Spared: p.PID == 0 || screen.MayServe(p),
 			})
 		}
 	}
@@ -300,6 +306,15 @@ func (v statusView) fill(d *Device) {
 	default:
 		d.Use = Free
 	}
+}
+
+// screen is what is known of the display of a device, or of that of a slice.
+func (v statusView) screen(id gpu.UUID) display.Screen {
+	d, _, found := v.m.Find(id)
+	if !found {
+		return display.Screen{}
+	}
+	return display.Of(*d, v.m.On(d.UUID))
 }
 
 func leaseOf(l job.Lease, now time.Time) Lease {
@@ -364,8 +379,11 @@ func (s *Report) Unread(others []gpu.Device) {
 }
 
 // foreign guesses where the process tree is not known: on a leased device every process of its owner counts as the
-// job's.
+// job's, and so does one of which nobody knows whose it is.
 func foreign(p gpu.Process, held []job.Lease) bool {
+	if p.PID == 0 {
+		return len(held) == 0
+	}
 	return !slices.ContainsFunc(held, func(l job.Lease) bool {
 		if p.UID != nil {
 			return *p.UID == l.UID

@@ -221,7 +221,7 @@ func TestUsing(t *testing.T) {
 	a.Processes = []Process{process(1), process(2), process(3)}
 	b.MIG = []Device{d("MIG-1", Lease{ID: "dddd"})}
 	b.MIG[0].Processes = []Process{process(4), process(5)}
-	c.Processes = []Process{{PID: 6, Kind: gpu.GraphicsProcess}}
+	c.Processes = []Process{{PID: 6, Kind: gpu.GraphicsProcess, Display: true}}
 	s := Report{Devices: []Device{a, b, c, d("GPU-4", Lease{ID: "ffff"})}}
 	s.Devices[3].Unlisted = "no permission"
 	s.Using(map[int]string{1: "aaaa", 2: "bbbb", 4: "bbbb", 5: "dddd"})

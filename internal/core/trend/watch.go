@@ -160,7 +160,7 @@ func (p spot) ills() (all []Trouble) {
 func (p spot) strays(spots []spot) (all []Trouble) {
 	for _, one := range p.Processes {
 		program := programOf(one)
-		if one.Lease == "" || one.Ended || one.Kind == gpu.GraphicsProcess || policy.Daemon(program) {
+		if one.Lease == "" || one.Ended || one.Display || policy.Daemon(program) {
 			continue
 		}
 		its, found := leaseOf(one.Lease, spots)

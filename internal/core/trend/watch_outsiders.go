@@ -59,9 +59,9 @@ func (w *Watch) intrudes(one status.Process, p spot) bool {
 		(one.Container == "" || !slices.ContainsFunc(p.Leases, engine)) && !w.Rules.Spares(programOf(one))
 }
 
-// endable: a container is ended by its engine, and a program that draws on a screen by its user.
+// endable: a container is ended by its engine, and what may serve a display by its user.
 func (w *Watch) endable(one status.Process) bool {
-	return w.Rules.Outsiders == policy.End && one.Container == "" && one.Kind != gpu.GraphicsProcess && one.Start != 0
+	return w.Rules.Outsiders == policy.End && one.Container == "" && !one.Spared && one.Start != 0
 }
 
 // intruder is the trouble with an outsider. A level that was raised is another trouble.
@@ -81,6 +81,9 @@ func (w *Watch) intruder(one status.Process, p spot) Trouble {
 		level = policy.Warn
 		t.Outsider.UID = *one.UID
 		t.Outsider.Warning = fmt.Sprintf("your process %d (%s) uses %s, which %s has leased. Please end it, and start it with: gpuard run", one.PID, name, p.name, owner)
+		if one.Spared {
+			t.Outsider.Warning = fmt.Sprintf("your process %d (%s) uses %s, which %s has leased. Please let it draw on another GPU", one.PID, name, p.name, owner)
+		}
 		if w.endable(one) {
 			t.Outsider.Warning += fmt.Sprintf(". It is ended in %s", w.Rules.Grace)
 		}
@@ -90,7 +93,7 @@ func (w *Watch) intruder(one status.Process, p spot) Trouble {
 }
 
 func programOf(p status.Process) policy.Program {
-	return policy.Program{UID: p.UID, User: p.User, Command: p.Command, Kind: p.Kind, Memory: p.Memory}
+	return policy.Program{UID: p.UID, User: p.User, Command: p.Command, Display: p.Display, Memory: p.Memory}
 }
 
 // onCPUFor is for how many minutes a lease computes beside its devices before it is told, and busyCPU the part of one

@@ -55,9 +55,10 @@ func TestOutsiders(t *testing.T) {
 		{"an exception by name", policy.End, func(p *status.Process) { p.Command = "nvtop" }, [4]string{}, "", false},
 		{"an exception by user", policy.End, func(p *status.Process) { p.User = "admin" }, [4]string{}, "", false},
 		{"an exception by number", policy.End, func(p *status.Process) { p.UID = new(uint32(1234)) }, [4]string{}, "", false},
-		{"a desktop", policy.End, func(p *status.Process) { p.Kind, p.Memory = gpu.GraphicsProcess, new(gpu.GiB) }, [4]string{}, "", false},
-		{"a huge desktop", policy.End, func(p *status.Process) { p.Kind, p.Memory = gpu.GraphicsProcess, new(3*gpu.GiB) }, [4]string{"intruder:warn"}, "your process 7", false},
-		{"a compositor", policy.End, func(p *status.Process) { p.Kind, p.Command = gpu.BothKinds, "/usr/bin/gnome-shell" }, [4]string{}, "", false},
+		{"a desktop", policy.End, func(p *status.Process) { p.Display, p.Spared, p.Memory = true, true, new(gpu.GiB) }, [4]string{}, "", false},
+		{"a huge desktop", policy.End, func(p *status.Process) { p.Display, p.Spared, p.Memory = true, true, new(3*gpu.GiB) }, [4]string{"intruder:warn"}, "your process 7", false},
+		{"what may be a compositor", policy.End, func(p *status.Process) { p.Kind, p.Spared = gpu.GraphicsProcess, true }, [4]string{"intruder:warn"}, "ann has leased. Please let it draw on another GPU", false},
+		{"a renderer without a screen", policy.End, func(p *status.Process) { p.Kind = gpu.GraphicsProcess }, [4]string{"intruder:warn", "", "evicted:end"}, "", true},
 		{"named like one", policy.End, func(p *status.Process) { p.Command = "/usr/bin/gnome-shell" }, [4]string{"intruder:warn", "", "evicted:end"}, "", true},
 		{"the driver's daemon", policy.End, func(p *status.Process) { p.UID, p.Command = new(uint32(0)), "/usr/bin/nv-hostengine -n" }, [4]string{}, "", false},
 		{"the daemon of an account", policy.End, func(p *status.Process) { p.UID, p.Command = new(uint32(113)), "nvidia-persistenced --user x" }, [4]string{}, "", false},
@@ -156,7 +157,7 @@ func TestWrongDevice(t *testing.T) {
 		return d
 	}
 	graphics, ended, daemon := of(7, "aaaa"), of(7, "aaaa"), of(7, "aaaa")
-	graphics.Kind, ended.Ended = gpu.GraphicsProcess, true
+	graphics.Display, ended.Ended = true, true
 	daemon.UID, daemon.Command = new(uint32(0)), "nvidia-cuda-mps-server"
 	for _, c := range []struct {
 		name          string
@@ -245,7 +246,7 @@ func TestOnCPU(t *testing.T) {
 			}
 		}, busy}, &start, 16},
 		{"a desktop is there", moment{func(_ int, d *status.Device) {
-			d.Processes = []status.Process{{PID: 9, Kind: gpu.GraphicsProcess}}
+			d.Processes = []status.Process{{PID: 9, Kind: gpu.GraphicsProcess, Display: true}}
 		}, busy}, &start, 16},
 		{"load is not read", moment{func(_ int, d *status.Device) { d.Utilization = nil }, busy}, &start, 0},
 		{"memory is not read", moment{func(_ int, d *status.Device) { d.MemoryUsed = nil }, busy}, &start, 0},

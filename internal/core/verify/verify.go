@@ -106,6 +106,7 @@ type Sighting struct {
 	Kind    gpu.Kind
 	First   time.Duration // since the start of watching
 	Last    time.Duration
+	Spared  bool // nobody may be told to end it: it may serve a display
 }
 
 // blindWait is how long a job whose environment shows no GPU is watched: a script may set the variable itself.

@@ -135,7 +135,7 @@ func (f *Facts) wrongText(list []Sighting) string {
 func (f *Facts) elsewhereRemedy(list []Sighting) string {
 	pids := []string{}
 	for _, s := range list {
-		if pid := fmt.Sprint(s.PID); !slices.Contains(pids, pid) {
+		if pid := fmt.Sprint(s.PID); !s.Spared && !slices.Contains(pids, pid) {
 			pids = append(pids, pid)
 		}
 	}
@@ -147,7 +147,7 @@ func (f *Facts) elsewhereRemedy(list []Sighting) string {
 	if !slices.ContainsFunc(list, func(s Sighting) bool { return s.Kind != gpu.GraphicsProcess }) {
 		why = "it draws there, and " + variable + " has no say in graphics"
 	}
-	if f.Ended {
+	if f.Ended || len(pids) == 0 {
 		return why
 	}
 	return fmt.Sprintf("%s; end it with: kill %s", why, strings.Join(pids[:min(len(pids), most)], " "))

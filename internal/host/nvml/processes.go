@@ -42,6 +42,10 @@ func (r *reader) readProcesses() {
 		}
 		r.onSlices(l)
 	}
+	// The driver says that a program draws also where no screen shows it.
+	if slices.ContainsFunc(r.processes, func(p gpu.Process) bool { return p.Kind != gpu.ComputeProcess }) {
+		r.device.DisplayActive = r.flag("nvmlDeviceGetDisplayActive")
+	}
 }
 
 func (r *reader) onSlices(l processList) {

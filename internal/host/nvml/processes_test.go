@@ -15,6 +15,7 @@ func TestProcessesOfAllKinds(t *testing.T) {
 	d.AddProcess(0, 10, 1<<30, fakegpu.Compute)
 	d.AddProcess(0, 11, 2<<20, fakegpu.Graphics)
 	d.AddProcess(0, 12, 3<<20, fakegpu.Both)
+	d.Set(0, "display_active", "1")
 	d.AddProcess(1, 10, 5<<20, fakegpu.Compute) // one process on two devices appears twice
 	d.AddProcess(1, 13, -1, fakegpu.Compute)
 	m := machine(t, d, gpu.Processes)
@@ -27,6 +28,9 @@ func TestProcessesOfAllKinds(t *testing.T) {
 		{PID: 13, GPU: b, Kind: gpu.ComputeProcess},
 	}
 	same(t, "the processes", m.Processes, want)
+	if active := m.Devices[0].DisplayActive; active == nil || !*active || m.Devices[1].DisplayActive != nil {
+		t.Errorf("displays: %v, %v", active, m.Devices[1].DisplayActive)
+	}
 }
 
 func TestManyProcesses(t *testing.T) {

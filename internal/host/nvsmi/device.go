@@ -33,6 +33,7 @@ func (g *xmlGPU) device() gpu.Device {
 		RetiredPages:   g.Retired.pages(),
 		RecoveryAction: g.recovery(),
 		Persistence:    choice(g.Persistence, "Enabled", "Disabled"),
+		DisplayActive:  choice(g.Display, "Enabled", "Disabled"),
 		ComputeMode:    computeMode(g.ComputeMode),
 		MIGMode:        choice(g.MIGMode, "Enabled", "Disabled"),
 		Problem:        g.problem(),

@@ -74,12 +74,12 @@ func TestParseOldDriver(t *testing.T) {
 		MemoryTotal: new(32510 * gpu.MiB), MemoryUsed: new(1500 * gpu.MiB), Utilization: new(0.37), Temperature: new(61), TempSlowdown: new(87),
 		Power: new(112.5), PowerLimit: new(200.0), ClockSM: new(1245), ClockSMMax: new(1380), ClockMemory: new(877),
 		ClockEvents: []string{"applications_clocks", "sw_power_cap"}, ECC: new(true), ECCCorrected: new(int64(3)), ECCUncorrected: new(int64(1)),
-		RetiredPages: &gpu.RetiredPages{SingleBit: 2, DoubleBit: 1, Pending: true}, Persistence: new(true), ComputeMode: "exclusive_process",
+		RetiredPages: &gpu.RetiredPages{SingleBit: 2, DoubleBit: 1, Pending: true}, Persistence: new(true), DisplayActive: new(false), ComputeMode: "exclusive_process",
 	})
 	// Almost nothing is readable on the second: absent is not zero, and not "no events" either.
 	same(t, "GTX 1080", m.Devices[1], gpu.Device{
 		Index: 1, UUID: "GPU-11111111-2222-3333-4444-000000000471", Name: "NVIDIA GeForce GTX 1080", Vendor: gpu.NVIDIA, PCI: "0000:af:00.0", Minor: new(1),
-		MemoryTotal: new(8119 * gpu.MiB), MemoryUsed: new(310 * gpu.MiB), ClockSMMax: new(1911), ClockMemory: new(405), Persistence: new(false), ComputeMode: "default",
+		MemoryTotal: new(8119 * gpu.MiB), MemoryUsed: new(310 * gpu.MiB), ClockSMMax: new(1911), ClockMemory: new(405), Persistence: new(false), DisplayActive: new(false), ComputeMode: "default",
 	})
 	second := m.Devices[1].UUID
 	same(t, "processes", m.Processes, []gpu.Process{

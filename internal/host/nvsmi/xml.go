@@ -25,6 +25,7 @@ type xmlGPU struct {
 	Minor       string `xml:"minor_number"`
 	Bus         string `xml:"pci>pci_bus_id"`
 	Persistence string `xml:"persistence_mode"`
+	Display     string `xml:"display_active"`
 	ComputeMode string `xml:"compute_mode"`
 
 	MIGMode string   `xml:"mig_mode>current_mig"`

@@ -91,7 +91,7 @@ func Signal(pid int, sure func() bool, signals ...unix.Signal) error {
 		return err
 	}
 	defer unix.Close(fd) //nolint:errcheck // it was for these signals alone
-	if !sure() {
+	if !isProcess(fd, pid) || !sure() {
 		return errors.New("it is another one by now")
 	}
 	for _, sig := range signals {
@@ -100,6 +100,21 @@ func Signal(pid int, sure func() bool, signals ...unix.Signal) error {
 		}
 	}
 	return nil
+}
+
+// isProcess reports whether a pidfd is of the process that procfs has under this number. It is another one where procfs is
+// that of another PID namespace, and none where it has ended and was collected (pidfd_open(2)).
+func isProcess(pidfd, pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", pidfd))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(text)) {
+		if number, found := strings.CutPrefix(line, "Pid:"); found {
+			return strings.TrimSpace(number) == strconv.Itoa(pid)
+		}
+	}
+	return false
 }
 
 // AwaitExit returns when the process of a pidfd has ended; it need not be a child.

@@ -48,7 +48,7 @@ func ruleKeys() []yamltree.Key {
 func tolerateKeys() []yamltree.Key {
 	return []yamltree.Key{
 		{Name: "memory", Takes: yamltree.Size, Text: "memory of all other programs on a GPU together; without it 256M", Sample: "500M"},
-		{Name: "display", Takes: yamltree.Size, Text: "memory of what draws on a screen; without it 2G", Sample: "4G"},
+		{Name: "display", Takes: yamltree.Size, Text: "memory of what serves a display; without it 2G", Sample: "4G"},
 		{Name: "utilization", Takes: yamltree.Part, Text: "how busy such a GPU may be; without it 0.05", Sample: "0.1"},
 	}
 }

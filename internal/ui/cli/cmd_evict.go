@@ -35,8 +35,8 @@ of a process with that of the run before. Run it regularly, such as every ten
 minutes from cron: idle time is as exact as that interval.
 
 With process ids it asks these processes to end: your own, or any as root. It
-does not end processes in a container, or with a live lease unless --idle is
-given.`,
+ends only what has the GPU open, nothing that serves a display, no process in a
+container, and none with a live lease unless --idle is given.`,
 		Example: `  gpuard evict                processes without a lease
   gpuard evict --idle 2h      idle notebooks too
   gpuard evict 4711           end process 4711

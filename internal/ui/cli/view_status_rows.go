@@ -332,8 +332,11 @@ func (v *statusPage) process(p status.Process) occupant {
 	if o.command == "" {
 		o.command = "(unknown command)"
 	}
-	if p.Kind == gpu.GraphicsProcess {
-		o.style = normal
+	switch {
+	case p.PID == 0:
+		o.command, o.handle[0] = "(another PID namespace)", fmt.Sprintf("pid %d there", p.Outside)
+	case p.Display:
+		o.style, o.handle[1] = normal, "display"
 	}
 	if p.Memory != nil {
 		o.facts = append(o.facts, p.Memory.String())

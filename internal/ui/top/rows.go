@@ -30,6 +30,7 @@ type kind int
 const (
 	lease kind = iota
 	process
+	spared
 	request
 )
 
@@ -48,7 +49,7 @@ func rowsOf(s *status.Report) (rows []row) {
 		}
 		for _, p := range d.Processes {
 			if p.Foreign || len(d.Leases) == 0 {
-				rows = append(rows, row{fmt.Sprint("process ", p.PID, d.UUID), process, fmt.Sprint(p.PID), string(d.UUID), d.Index, p.User, p.Command, p.Memory, p.Since, "no lease"})
+				rows = append(rows, rowOfProcess(d, p))
 			}
 		}
 	})
@@ -56,6 +57,21 @@ func rowsOf(s *status.Report) (rows []row) {
 		rows = append(rows, row{"request " + w.ID, request, w.ID, "", -1, w.User, w.Command, nil, w.Since, fmt.Sprintf("%d GPU, #%d", w.Count, w.Place)})
 	}
 	return rows
+}
+
+// rowOfProcess: what may serve a display, and what is not known here, cannot be ended.
+func rowOfProcess(d *status.Device, p status.Process) row {
+	r := row{fmt.Sprint("process ", p.PID, " ", p.Outside, d.UUID), process, fmt.Sprint(p.PID), string(d.UUID), d.Index, p.User, p.Command, p.Memory, p.Since, "no lease"}
+	if p.Spared {
+		r.kind = spared
+	}
+	switch {
+	case p.PID == 0:
+		r.name, r.user, r.command, r.remark = "-", "?", "(another PID namespace)", fmt.Sprintf("PID %d there", p.Outside)
+	case p.Display:
+		r.remark = "display"
+	}
+	return r
 }
 
 // orders are what the rows can be sorted by, the usual one first.

@@ -217,7 +217,7 @@ func (m *model) begin(key string, rows []row) {
 	case key == "d":
 		m.askDrain(r)
 	default:
-		m.said = map[string]string{"r": "r is for a lease: choose one", "e": "e is for a process without a lease: choose one"}[key]
+		m.said = map[string]string{"r": "r is for a lease: choose one", "e": "e is for a process without a lease, and for none of a display: choose one"}[key]
 	}
 }
 

@@ -139,3 +139,25 @@ func TestSorted(t *testing.T) {
 		}
 	}
 }
+
+// TestSparedProcess: what may serve a display, and what is not known here, is shown and cannot be chosen to be ended.
+func TestSparedProcess(t *testing.T) {
+	var done []string
+	m := busy(100, 30, &done)
+	m.seen.Report.Devices[0].Leases = nil
+	m.seen.Report.Devices[1].Processes = []status.Process{
+		{PID: 1500, User: "ann", Command: "gnome-shell", Foreign: true, Display: true, Spared: true},
+		{Outside: 8123, Foreign: true, Spared: true},
+	}
+	view := ansi.Strip(fmt.Sprint(m.View().Content))
+	for _, want := range []string{"display", "(another PID namespace)", "PID 8123 there"} {
+		if !strings.Contains(view, want) {
+			t.Errorf("%q is missing:\n%s", want, view)
+		}
+	}
+	for _, keys := range [][]string{{"e", "y"}, {"down", "e", "y"}} {
+		if typed(m, keys...); len(done) > 0 {
+			t.Errorf("%q: %q", keys, done)
+		}
+	}
+}

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { MAX_PLACES = 32 };
@@ -81,6 +82,28 @@ static void connect(struct options *o)
         fclose(f);
     if (strcmp(o->kind, "C") == 0)
         o->kind = "M+C";
+}
+
+// hold opens and maps the files of the devices, as CUDA does with /dev/nvidiaN. A mapping stays when the descriptor is
+// closed.
+static void hold(const struct options *o)
+{
+    const char *root = getenv("FAKEGPU_DIR");
+    for (int i = 0; i < o->count; i++) {
+        char path[4096];
+        int minor = o->gpus[i];
+        snprintf(path, sizeof path, "%s/gpus/%d/minor", root != NULL ? root : "", o->gpus[i]);
+        FILE *f = fopen(path, "r");
+        if (f != NULL) {
+            if (fscanf(f, "%d", &minor) != 1)
+                minor = o->gpus[i];
+            fclose(f);
+        }
+        snprintf(path, sizeof path, "%s/dev/nvidia%d", root != NULL ? root : "", minor);
+        int fd = open(path, O_RDWR);
+        if (fd >= 0)
+            mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
+    }
 }
 
 static void occupy(const struct options *o, pid_t pid)
@@ -162,6 +185,7 @@ int main(int argc, char **argv)
         default: return 2;
         }
     }
+    hold(&o);
     if (o.child_seconds >= 0) {
         leave_child(&o);
         return 0;

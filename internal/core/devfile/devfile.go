@@ -1,0 +1,87 @@
+// Package devfile decides from the files that a process has open whether it has a device open. That proves that the
+// driver means this very process: a driver numbers processes as the first PID namespace of the machine does, and its
+// numbers may be those of other processes elsewhere.
+//
+//	if !devfile.HasOpen(device, []string{"/dev/nvidiactl", "/dev/nvidia0"}) {
+//		return errors.New("it does not use the device")
+//	}
+//
+// It must not read processes: the caller passes in the targets of /proc/PID/fd and the files of /proc/PID/maps.
+package devfile
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// HasOpen reports whether one of the files is that of the device. Where the device's number is not known, every file of
+// its vendor's devices counts. nvidia-uvm and kfd belong to all devices of a vendor: with a known number they prove
+// nothing, because the process may use another one.
+func HasOpen(d gpu.Device, files []string) bool {
+	return slices.ContainsFunc(files, func(file string) bool {
+		name, found := nameBelowDev(file)
+		return found && isFileOf(d, name)
+	})
+}
+
+// Name is the file of a device, for messages.
+func Name(d gpu.Device) string {
+	number := "N"
+	if d.Minor != nil {
+		number = fmt.Sprint(*d.Minor)
+	}
+	return "/dev/" + prefixOf(d.Vendor) + number
+}
+
+// Belongs reports whether a path may be one of a device of any vendor.
+func Belongs(path string) bool {
+	_, found := nameBelowDev(path)
+	return found
+}
+
+// nameBelowDev is what follows /dev/ in a path. In a changed root folder (chroot) there is more before it.
+func nameBelowDev(path string) (name string, found bool) {
+	path = strings.TrimSuffix(path, " (deleted)")
+	i := strings.LastIndex(path, "/dev/")
+	if i < 0 {
+		return "", false
+	}
+	return path[i+len("/dev/"):], true
+}
+
+func isFileOf(d gpu.Device, name string) bool {
+	prefix := prefixOf(d.Vendor)
+	if prefix == "" {
+		return false
+	}
+	if d.Minor != nil {
+		return name == prefix+fmt.Sprint(*d.Minor)
+	}
+	number, numbered := strings.CutPrefix(name, prefix)
+	return numbered && number != "" && strings.Trim(number, "0123456789") == "" || name == sharedFile(d.Vendor)
+}
+
+// prefixOf is the name of a device file without its number: gpu.Device.Minor says which number a vendor counts.
+func prefixOf(v gpu.Vendor) string {
+	switch v {
+	case gpu.NVIDIA:
+		return "nvidia"
+	case gpu.AMD, gpu.Intel:
+		return "dri/renderD"
+	}
+	return ""
+}
+
+// sharedFile is the one that programs of a vendor open for computing, whatever the device.
+func sharedFile(v gpu.Vendor) string {
+	switch v {
+	case gpu.NVIDIA:
+		return "nvidia-uvm"
+	case gpu.AMD:
+		return "kfd"
+	}
+	return ""
+}

@@ -1,0 +1,123 @@
+package pick
+
+import (
+	"fmt"
+	"strings"
+
+	"gpuard/internal/core/display"
+	"gpuard/internal/core/gpu"
+)
+
+// own reports whether a process is the caller's.
+func (q *query) own(p gpu.Process) bool { return p.UID != nil && *p.UID == q.in.UID }
+
+// mayEvict reports whether the caller may end another user's process. Not even root may where the owner is unknown, as
+// in a machine read from a file: the process is not on this machine.
+func (q *query) mayEvict(p gpu.Process) bool {
+	return p.UID != nil && q.in.UID == 0 && p.Container == ""
+}
+
+// screen is what is known of the display of the device that a process is on.
+func (q *query) screen(id gpu.UUID) display.Screen {
+	d, _, found := q.m.Find(id)
+	if !found {
+		return display.Screen{}
+	}
+	if s, known := q.screens[d.UUID]; known {
+		return s
+	}
+	s := display.Of(*d, q.m.On(d.UUID))
+	if q.screens == nil {
+		q.screens = map[gpu.UUID]display.Screen{}
+	}
+	q.screens[d.UUID] = s
+	return s
+}
+
+// serves reports whether a process serves a display.
+func (q *query) serves(p gpu.Process) bool { return q.screen(p.GPU).Serves(p) }
+
+// maySuggest decides whether a sentence may suggest to end a process. Never one that may serve a display, nor one of
+// which nobody knows which process it is here.
+func (q *query) maySuggest(p gpu.Process) bool {
+	return p.PID != 0 && !ending(p) && !q.screen(p.GPU).MayServe(p)
+}
+
+// endText says how a process is ended.
+func (q *query) endText(p gpu.Process) string {
+	switch {
+	case p.PID == 0:
+		return "only outside of this PID namespace can it be ended"
+	case !q.maySuggest(p):
+		return "it may serve a display"
+	case q.own(p):
+		return fmt.Sprintf("end it: kill %d", p.PID)
+	case q.mayEvict(p):
+		return fmt.Sprintf("gpuard evict %d ends it", p.PID)
+	}
+	return fmt.Sprintf("%s can end it", or(gpu.Clean(p.User), "its owner"))
+}
+
+// endAll is the remedy for several processes: one command, or the users to ask. The command to end another user's
+// processes is only for those who may.
+func (q *query) endAll(ps []gpu.Process) string {
+	var pids, owners, drawing []string
+	own, evict, outside := true, true, false
+	for _, p := range ps {
+		switch {
+		case p.PID == 0:
+			outside = true
+		case ending(p):
+		case !q.maySuggest(p):
+			drawing = append(drawing, fmt.Sprint(p.PID))
+		default:
+			pids = append(pids, fmt.Sprint(p.PID))
+			owners = append(owners, or(gpu.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
+			own, evict = own && q.own(p), evict && q.mayEvict(p)
+		}
+	}
+	var parts []string
+	whose := listed(unique(owners), "and")
+	switch {
+	case len(pids) == 0:
+	case own:
+		parts = append(parts, fmt.Sprintf("end what runs there (kill %s)", strings.Join(pids, " ")))
+	case evict:
+		parts = append(parts, fmt.Sprintf("end the processes of %s there (gpuard evict %s)", whose, strings.Join(pids, " ")))
+	default:
+		parts = append(parts, fmt.Sprintf("ask %s to end PID %s", whose, listed(pids, "and")))
+	}
+	if len(drawing) > 0 {
+		parts = append(parts, fmt.Sprintf("close on its display what is not needed there (PID %s)", listed(drawing, "and")))
+	}
+	if outside {
+		parts = append(parts, "find outside of this PID namespace what uses it, and end it there")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// displayText is the one line about everything that serves a display.
+func (q *query) displayText(c processSet) string {
+	whose := "a display"
+	for _, p := range c.ps {
+		if q.own(p) {
+			whose = "your display"
+		}
+	}
+	size := c.known.String()
+	if c.vague && c.known == 0 {
+		size = "unknown size"
+	}
+	return fmt.Sprintf("also drives %s, %s", whose, size)
+}
+
+// displayTooLarge is the obstacle of a device whose display uses more than is tolerated. It is never to be ended.
+func (q *query) displayTooLarge(c processSet) *obstacle {
+	t := q.in.Tolerate
+	o := &obstacle{code: "foreign-process", text: fmt.Sprintf("in use by its display (%s), more than the %s that %s tolerates", q.processesText(c.ps), t.Display, or(t.DisplayBy, "gpuard")),
+		remedy: "close on its display what is not needed there, or " + or(t.DisplayRaise, "have root raise tolerate.display in /etc/gpuard/config.yaml")}
+	if t.DisplayCut != "" {
+		o.text += "; " + t.DisplayCut
+	}
+	return o
+}

@@ -1,0 +1,75 @@
+package proc
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/devfile"
+	"gpuard/internal/core/gpu"
+)
+
+// DevicesHeld lists the device files that a process has open or mapped, by their paths as that process sees them, each
+// once. A program that closed its descriptors may still have them mapped. Only the owner of the process and root may
+// read that.
+func (f FS) DevicesHeld(pid int) ([]string, error) {
+	open, err := withDeadline(func() ([]string, error) { return f.linksBelowDev(pid) })
+	if err != nil {
+		return nil, fmt.Errorf("cannot read which files process %d has open: %w", pid, err)
+	}
+	maps, err := f.readSlow(16<<20, strconv.Itoa(pid), "maps")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read which files process %d has open: %w", pid, err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		if _, path, found := strings.Cut(strings.TrimRight(line, "\n"), "/"); found && devfile.Belongs("/"+path) {
+			open = append(open, gpu.Clean("/"+path))
+		}
+	}
+	slices.Sort(open)
+	return slices.Compact(open), nil
+}
+
+func (f FS) linksBelowDev(pid int) (found []string, err error) {
+	folder := filepath.Join(f.root, strconv.Itoa(pid), "fd")
+	dir, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close() //nolint:errcheck // read only
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		// One that was closed meanwhile is not open.
+		if target, err := os.Readlink(filepath.Join(folder, name)); err == nil && devfile.Belongs(target) {
+			found = append(found, gpu.Clean(target))
+		}
+	}
+	return found, nil
+}
+
+// isApart reports whether drivers number processes otherwise than this procfs. Kernel modules of NVIDIA's that translate
+// (os_find_ns_pid in open-gpu-kernel-modules kernel-open/nvidia/os-interface.c) cannot be told from older ones, so that
+// only what a process has open says who it is.
+func (f FS) isApart() bool {
+	initial, err := f.InitialPIDNamespace()
+	return err == nil && !initial
+}
+
+// confirm keeps what is known of a process only if it has the device open that the driver lists it on. Otherwise the
+// driver means a process outside of this PID namespace, or nobody can tell.
+func (f FS) confirm(m *gpu.Machine, p gpu.Process) gpu.Process {
+	if d, _, known := m.Find(p.GPU); known && p.Start != 0 {
+		files, err := f.DevicesHeld(p.PID)
+		now, again := f.Stat(p.PID)
+		if err == nil && devfile.HasOpen(*d, files) && again == nil && now.Start == p.Start {
+			return p
+		}
+	}
+	return gpu.Process{Outside: p.PID, GPU: p.GPU, Memory: p.Memory, Kind: p.Kind, Extra: p.Extra}
+}
