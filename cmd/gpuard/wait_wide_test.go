@@ -205,10 +205,18 @@ func TestWaitPromise(t *testing.T) {
 }
 
 // TestWaitWideBesideAStranger: a request for all devices keeps none of them for a device whose lease has ended and on
-// which a process without a lease stays. Eight jobs on three devices are over long before the 10 s are, for which memory
-// of a job that has ended may be in use.
+// which a process without a lease stays, also while shares end there again and again. Eight jobs on three devices are over
+// long before the 10 s are, for which memory of a job that has ended may be in use.
 func TestWaitWideBesideAStranger(t *testing.T) {
-	t.Parallel()
+	for name, shares := range map[string]bool{"one end": false, "shares end": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			besideAStranger(t, shares)
+		})
+	}
+}
+
+func besideAStranger(t *testing.T, shares bool) {
 	r := newRack(t, a100s(4)...)
 	end := r.holds("0")
 	r.occupyGPU(0, "30G", fakegpu.Compute)
@@ -220,6 +228,16 @@ func TestWaitWideBesideAStranger(t *testing.T) {
 		return len(s.Devices[0].Leases) == 0
 	})
 
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for shares && !done(over) {
+			if got := run(t, r.cmd("run", "-q", "--device", "0", "--share", "4G", "--", "true")); got.code != 0 {
+				t.Errorf("a share: exit %d: %s", got.code, got.err)
+				return
+			}
+		}
+	}()
 	began := time.Now()
 	var small sync.WaitGroup
 	for range 8 {
@@ -233,5 +251,7 @@ func TestWaitWideBesideAStranger(t *testing.T) {
 	if took := time.Since(began); took > 8*time.Second {
 		t.Errorf("eight short jobs took %s beside a request that cannot start", took)
 	}
+	close(over)
+	<-ended
 	wide.withdraw()
 }

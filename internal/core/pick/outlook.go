@@ -29,6 +29,9 @@ type Fading struct {
 func Foresee(rooms map[gpu.UUID]Room, m gpu.Machine, held []job.Lease, in Context, ends Ends) {
 	in.Hidden, in.Kept = nil, nil
 	q := newQuery(job.Spec{GPUs: 1}, m, held, in)
+	if q.pool() != nil { // there only the sub-leases count, and their memory is the pool's
+		return
+	}
 	for _, u := range q.allUnits() {
 		room, listed := rooms[u.id()]
 		if !listed || room.Whole {

@@ -114,3 +114,17 @@ func TestFades(t *testing.T) {
 		}
 	}
 }
+
+// TestForeseeInPool: inside a shared lease nothing else on the device counts, and nothing is foreseen.
+func TestForeseeInPool(t *testing.T) {
+	pool := job.Lease{ID: "p", UID: 1, Devices: []gpu.UUID{"GPU-0"}, Share: 8 * gpu.GiB}
+	part := job.Lease{ID: "q", UID: 1, Devices: pool.Devices, Share: 4 * gpu.GiB, Parent: "p"}
+	m := gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-0", Vendor: gpu.NVIDIA, MemoryTotal: new(80 * gpu.GiB), MemoryUsed: new(20 * gpu.GiB)}}}
+	m.Processes = []gpu.Process{{PID: 7, GPU: "GPU-0", Memory: new(20 * gpu.GiB), UID: new(uint32(2))}}
+	held, in := []job.Lease{pool, part}, Context{Tolerate: DefaultTolerance(), Parent: &pool, Trees: map[string][]int{"p": {1}, "q": {2}}}
+	rooms := Rooms(m, held, in)
+	Foresee(rooms, m, held, in, Ends{Now: 1})
+	if r := rooms["GPU-0"]; r.Whole || r.Blocked || r.Fading != nil {
+		t.Errorf("%+v", r)
+	}
+}
