@@ -43,10 +43,11 @@ func lastingly() {
 	os.Exit(start("/", w))
 }
 
-// pausing is the program with all the time in the world before a command that failed is started again.
+// pausing is the program with all the time in the world before a command that failed is started again, and between two
+// measurements of a share.
 func pausing() {
 	var w machine.Times
-	w.Pause = time.Hour
+	w.Pause, w.Measure = time.Hour, time.Hour
 	os.Exit(start("/", w))
 }
 

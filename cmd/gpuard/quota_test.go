@@ -179,6 +179,27 @@ func (r *rack) measurer(last int) (pid int) {
 	return pid
 }
 
+// TestQuotaOverWithItsCommand: however long it is until the next measurement, what measures is gone with its command.
+func TestQuotaOverWithItsCommand(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.GeForce(0))
+	job := r.cmd("run", "-q", "--share", "8G", "--", "sh", "-c", "echo on; exec sleep 600")
+	job.Args[0] = "pausing"
+	begin(t, job)
+	pid := r.measurer(0)
+	asleep := 0
+	eventually(t, "it has measured, and sleeps", func() bool {
+		asleep++
+		s, err := proc.New("/proc").Stat(pid)
+		if err != nil || s.State != "S" {
+			asleep = 0
+		}
+		return asleep == 10
+	})
+	kill(t, job.Process.Pid)
+	eventually(t, "what measures is gone", func() bool { return len(measurersOf(r.state)) == 0 })
+}
+
 func kill(t testing.TB, pid int) {
 	t.Helper()
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {

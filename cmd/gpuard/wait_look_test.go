@@ -1,8 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -64,8 +66,32 @@ func TestWaitEndedWhileReading(t *testing.T) {
 	for _, wait := range []string{"600ms", "800ms"} {
 		got := run(t, r.hasty("run", "-q", "--wait="+wait, "--", "true"))
 		same(t, "exit", got.code, 121)
-		contains(t, got.err, "after waiting "+wait)
+		contains(t, got.err, "after waiting "+wait, "in use without a lease by PID ")
+		if strings.Contains(got.err, "no answer") {
+			t.Errorf("a reading that the end of the time interrupted counts: %s", got.err)
+		}
 	}
+}
+
+// TestWaitNamesTheLease: whenever the time of --wait is over, the lease is named that was waited for.
+func TestWaitNamesTheLease(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	r.holds("0")
+	r.Delay("nvmlDeviceGetMemoryInfo_v2", 0, 60)
+	var all sync.WaitGroup
+	for i := range 6 {
+		all.Go(func() {
+			wait := fmt.Sprint(300+25*i, "ms")
+			got := run(t, r.hasty("run", "--wait="+wait, "--", "true"))
+			same(t, "exit", got.code, 121)
+			contains(t, got.err, "after waiting "+wait, "leased as ")
+			if strings.Contains(got.err, "no answer") {
+				t.Errorf("--wait %s: %s", wait, got.err)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // TestWaitReasons: a waiter says what it waits for where that is no command: a drain, with its reason and that a person

@@ -201,7 +201,6 @@ func replay(t *testing.T, path string) (given, waited int) {
 				UID uint32
 			}
 			Rooms  map[gpu.UUID]pick.Room
-			Ending map[gpu.UUID]bool
 			Passed map[string]bool
 
 			Reserved map[string]queue.Reservation
@@ -210,7 +209,7 @@ func replay(t *testing.T, path string) (given, waited int) {
 		if err := json.Unmarshal(lines.Bytes(), &d); err != nil {
 			t.Fatal(err)
 		}
-		q := queue.Input{Now: d.Now, Boot: d.Boot, Rooms: d.Rooms, Ending: d.Ending, Passed: d.Passed, Reserved: d.Reserved, Rest: d.Rest}
+		q := queue.Input{Now: d.Now, Boot: d.Boot, Rooms: d.Rooms, Passed: d.Passed, Reserved: d.Reserved, Rest: d.Rest}
 		for _, w := range d.Line {
 			w.Ticket.UID, w.Ticket.Arrival = w.UID, w.Arrival
 			q.Tickets = append(q.Tickets, w.Ticket)

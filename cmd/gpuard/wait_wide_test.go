@@ -16,6 +16,7 @@ import (
 
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/queue"
+	"gpuard/test/fakegpu"
 )
 
 // wide starts a waiter for all devices and returns its ticket.
@@ -201,4 +202,56 @@ func TestWaitPromise(t *testing.T) {
 		_, _ = cmd.Process.Signal(unix.SIGTERM), cmd.Wait()
 		eventually(t, "the device is free", func() bool { return len(r.living()) == 0 })
 	}
+}
+
+// TestWaitWideBesideAStranger: a request for all devices keeps none of them for a device whose lease has ended and on
+// which a process without a lease stays, also while shares end there again and again. Eight jobs on three devices are over
+// long before the 10 s are, for which memory of a job that has ended may be in use.
+func TestWaitWideBesideAStranger(t *testing.T) {
+	for name, shares := range map[string]bool{"one end": false, "shares end": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			besideAStranger(t, shares)
+		})
+	}
+}
+
+func besideAStranger(t *testing.T, shares bool) {
+	r := newRack(t, a100s(4)...)
+	end := r.holds("0")
+	r.occupyGPU(0, "30G", fakegpu.Compute)
+	wide := r.asks("run", "-q", "--gpus", "4", "--", "true")
+	r.inLine(1)
+	end()
+	eventually(t, "its lease has ended", func() bool {
+		s, _ := r.status()
+		return len(s.Devices[0].Leases) == 0
+	})
+
+	over, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for shares && !done(over) {
+			if got := run(t, r.cmd("run", "-q", "--device", "0", "--share", "4G", "--", "true")); got.code != 0 {
+				t.Errorf("a share: exit %d: %s", got.code, got.err)
+				return
+			}
+		}
+	}()
+	began := time.Now()
+	var small sync.WaitGroup
+	for range 8 {
+		small.Go(func() {
+			if got := run(t, r.cmd("run", "-q", "--wait=30s", "--", "true")); got.code != 0 {
+				t.Errorf("exit %d: %s", got.code, got.err)
+			}
+		})
+	}
+	small.Wait()
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("eight short jobs took %s beside a request that cannot start", took)
+	}
+	close(over)
+	<-ended
+	wide.withdraw()
 }

@@ -5,6 +5,7 @@ package entry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -134,9 +135,16 @@ func (d *driver) read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		return gpu.Machine{}, err
 	}
 	if hurried {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), left)
+		caller := ctx
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), left)
 		defer cancel()
+		stop := context.AfterFunc(caller, func() {
+			if errors.Is(caller.Err(), context.Canceled) { // interrupted, and not only late
+				cancel()
+			}
+		})
+		defer stop()
+		return library.Read(ctx, what)
 	}
 	return library.Read(ctx, what)
 }

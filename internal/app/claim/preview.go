@@ -80,7 +80,8 @@ func queueNow(host *machine.Host, q *request, held []job.Lease, now time.Time) (
 		return nil, err
 	}
 	turn := folder.Turn(boot)
-	l := q.viewQueue(store.View{Held: held, Tickets: tickets, Turn: &turn, Now: int64(since)}, nil, now)
+	q.view = store.View{Held: held, Tickets: tickets, Turn: &turn, Now: int64(since)}
+	l := q.viewQueue(q.view, nil, now)
 	l.nameOwners(host.Names)
 	return l, nil
 }

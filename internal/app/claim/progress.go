@@ -112,9 +112,7 @@ func (q *request) cannotPass(r job.Reason) bool {
 		return true
 	case "unhealthy":
 		d, _, ok := q.machine.Find(r.UUID)
-		return ok && slices.ContainsFunc(health.Cures(*d, time.Now()), func(c health.Cure) bool {
-			return c != health.Cool && c != health.Ask && c != health.Unlink // those pass
-		})
+		return ok && slices.ContainsFunc(health.Cures(*d, time.Now()), func(c health.Cure) bool { return !c.Passes() })
 	}
 	return false
 }

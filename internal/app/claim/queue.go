@@ -42,8 +42,11 @@ func (q *request) viewQueue(v store.View, mine *store.Waiting, now time.Time) *q
 	if tickets = rivals(l.me, tickets); len(tickets) == 0 && !tracing {
 		return nil
 	}
+	if q.host.Hardware() {
+		pick.Foresee(rooms, q.machine, v.Held, in, q.ends())
+	}
 	l.asked = queue.Input{
-		Now: now.UnixNano(), Boot: v.Now, Tickets: append(tickets, l.me), Held: v.Held, Rooms: rooms, Ending: q.endingDevices(v),
+		Now: now.UnixNano(), Boot: v.Now, Tickets: append(tickets, l.me), Held: v.Held, Rooms: rooms,
 	}
 	l.turn, l.next, l.free = turn.See(l.asked, l.me.Key(), append(slices.Clone(v.Tickets), l.me), overdue)
 	_, seen := turn.Next[l.next.Key()]
@@ -174,25 +177,4 @@ func rivals(me job.Ticket, rest []job.Ticket) []job.Ticket {
 		})
 	}
 	return near
-}
-
-// endingDevices are the devices that are about to be free: with memory of a lease that has just ended, or of a process
-// that is ending.
-func (q *request) endingDevices(v store.View) map[gpu.UUID]bool {
-	if !q.host.Hardware() {
-		return nil
-	}
-	longest := cmp.Or(q.host.Times.Fading, 10*time.Second)
-	out := map[gpu.UUID]bool{}
-	for id, c := range v.Changes {
-		if c.Ended > 0 && v.Now-c.Ended < int64(longest) {
-			out[id] = true
-		}
-	}
-	for _, p := range q.machine.Processes {
-		if p.State == "Z" || p.State == "gone" {
-			out[p.GPU] = true
-		}
-	}
-	return out
 }

@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/app/registry"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
 	"gpuard/internal/host/store"
 )
 
@@ -88,7 +89,7 @@ func (q *request) ending(r *job.Refusal) ending {
 	if r.Never {
 		return notEnding
 	}
-	found := notEnding
+	found, ends := notEnding, q.ends()
 	for _, reason := range r.Reasons {
 		switch {
 		case reason.Verdict != job.Busy:
@@ -98,7 +99,7 @@ func (q *request) ending(r *job.Refusal) ending {
 			if q.leaseEnding(reason.Lease) {
 				return endingLease
 			}
-		case q.host.Hardware() && q.useFading(reason):
+		case q.host.Hardware() && ends.Fades(reason):
 			found = fadingUse
 		}
 	}
@@ -140,26 +141,20 @@ func (q *request) withHolders(folder *store.Folder, r *job.Refusal) *job.Refusal
 	return again
 }
 
-// useFading: a process on the device has ended since the reading, or a lease on it ended moments ago and what is still
-// used may be that job's: it belongs to no visible process, or to one that is older than the lease's end and on its way
-// out. What goes on living keeps its memory.
-func (q *request) useFading(r job.Reason) bool {
-	if !slices.Contains([]string{"foreign-process", "foreign-memory", "ending", "memory"}, r.Code) {
-		return false
+// ends is what has ended, by the record of leases and by the state that the processes of the reading have now.
+func (q *request) ends() pick.Ends {
+	ends := pick.Ends{Now: q.view.Now, Fading: cmp.Or(q.host.Times.Fading, 10*time.Second), Leases: map[gpu.UUID]int64{}, Gone: map[int]bool{}}
+	if !q.host.Hardware() {
+		return ends
 	}
-	longest := q.patience().fading
-	ended := q.view.Changes[r.UUID].Ended
-	recent := ended > 0 && q.view.Now-ended < int64(longest)
-	if recent && len(r.Processes) == 0 {
-		return true
+	for id, c := range q.view.Changes {
+		ends.Leases[id] = c.Ended
 	}
-	return slices.ContainsFunc(r.Processes, func(p job.Blocker) bool {
-		return recent && p.Start <= ticks(ended) && q.host.Proc.Ending(p.PID, p.Start) || p.Start != 0 && !q.host.Proc.Alive(p.PID, p.Start)
-	})
-}
-
-// ticks is a moment of CLOCK_BOOTTIME in the unit of a process's start: USER_HZ is 100 on every Linux that Go supports
-// (proc_pid_stat(5), field 22; include/asm-generic/param.h).
-func ticks(nanoseconds int64) uint64 {
-	return uint64(max(0, nanoseconds)) / uint64(10*time.Millisecond)
+	for _, p := range q.machine.Processes {
+		leased := slices.ContainsFunc(q.view.Held, func(l job.Lease) bool { return l.Share == 0 && l.Holds(p.GPU) })
+		if p.Start != 0 && !leased && q.host.Proc.Ending(p.PID, p.Start) {
+			ends.Gone[p.PID] = true
+		}
+	}
+	return ends
 }

@@ -33,7 +33,6 @@ type traced struct {
 	Line   []ticketTraced         `json:"line"`   // all waiting requests, this one included
 	Held   []leaseTraced          `json:"held"`   // living leases
 	Rooms  map[gpu.UUID]pick.Room `json:"rooms"`  // what each device could give
-	Ending map[gpu.UUID]bool      `json:"ending"` // devices that are about to be free
 	Passed map[string]bool        `json:"passed"` // "UID/ID" of tickets that were passed over
 
 	Reserved map[string]queue.Reservation `json:"reserved"` // by "UID/ID" of the ticket
@@ -93,7 +92,7 @@ func (c *trace) add(l *queueView, plan job.Plan, refusal *job.Refusal) {
 	q := l.asked
 	t := traced{
 		Schema: "gpuard.trace/1", Now: q.Now, Boot: q.Boot, Me: l.me.ID, UID: l.me.UID, PID: os.Getpid(), Next: l.next.ID, Free: l.free,
-		Given: []gpu.UUID{}, Line: []ticketTraced{}, Held: []leaseTraced{}, Rooms: q.Rooms, Ending: q.Ending, Passed: q.Passed,
+		Given: []gpu.UUID{}, Line: []ticketTraced{}, Held: []leaseTraced{}, Rooms: q.Rooms, Passed: q.Passed,
 		Reserved: q.Reserved, Rest: q.Rest,
 	}
 	for _, ticket := range q.Tickets {

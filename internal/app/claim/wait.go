@@ -44,10 +44,13 @@ func (s *signalled) Error() string { return "interrupted by " + s.sig.String() }
 func (c *claimer) wait(ctx context.Context, refusal *job.Refusal) (*Decision, error) {
 	caught := interrupt.Catch()
 	defer caught.Stop()
-	if c.request.spec.Waiting.Limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.request.spec.Waiting.Limit, errLate)
-		defer cancel()
+	if limit := c.request.spec.Waiting.Limit; limit > 0 {
+		waiting, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		// Not as a deadline: a reading would get what is left of the time, and its devices would seem not to answer.
+		end := time.AfterFunc(limit, func() { cancel(errLate) })
+		defer end.Stop()
+		ctx = waiting
 	}
 	w := &waiting{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}}
 	for {
@@ -59,7 +62,7 @@ func (c *claimer) wait(ctx context.Context, refusal *job.Refusal) (*Decision, er
 			if w.skipped {
 				w.updateShown()
 			}
-			last := *w.refusal
+			last := *w.reliableRefusal()
 			last.Summary += ", after waiting " + c.request.spec.Waiting.Limit.String()
 			return nil, &job.Late{Refusal: &last}
 		case !errors.As(err, &by):
@@ -113,6 +116,7 @@ type waiting struct {
 	watcher *store.Watcher // nil where the system has none left
 	awake   chan struct{}  // has a value when this process was continued
 	refusal *job.Refusal   // of the last attempt
+	answers *job.Refusal   // of the last attempt for which all devices answered; nil: of none
 	queued  func()         // called when the ticket is in the line; may be nil
 	exits   map[blocking]<-chan struct{}
 	gone    chan struct{} // has a value when one of the blocking processes has ended
@@ -122,6 +126,7 @@ type waiting struct {
 	tried   time.Time     // when the machine was last read, or could not be
 	took    time.Duration // that
 	silent  bool          // the machine cannot be read, and that was said
+	late    int           // readings in a row in which a device was late
 	missing bool          // too many devices are gone, and that was said
 }
 
@@ -219,6 +224,9 @@ func (w *waiting) waitWithTicket(ctx context.Context) (*Decision, error) {
 		if !errors.As(err, &w.refusal) || w.refusal.Never && !w.mayReturn() {
 			return nil, err
 		}
+		if w.late == 0 {
+			w.answers = w.refusal
+		}
 		w.sayAbsent(w.refusal.Never)
 		if err := context.Cause(ctx); err != nil {
 			return nil, err
@@ -290,7 +298,13 @@ func (w *waiting) tryClaim(ctx context.Context, why wake) (*store.Held, error) {
 func (w *waiting) rereadMachine(ctx context.Context) error {
 	began := time.Now()
 	err := w.reread(ctx, func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
-		m, _, err := w.host.ReadFast(ctx, what)
+		m, partial, err := w.host.ReadFast(ctx, what)
+		switch {
+		case err == nil && partial:
+			w.late++
+		case err == nil:
+			w.late = 0
+		}
 		return m, err
 	})
 	w.tried = time.Now()
@@ -300,6 +314,19 @@ func (w *waiting) rereadMachine(ctx context.Context) error {
 	}
 	w.silent = err != nil
 	return err
+}
+
+// hung is after how many readings in a row a device that was late counts as one that does not answer. In the line it has
+// half a second, which may be too little while the machine is busy.
+const hung = 3
+
+// reliableRefusal is what the request waits for: that of the last attempt for which all devices answered, unless one has
+// stopped to answer.
+func (w *waiting) reliableRefusal() *job.Refusal {
+	if w.late > 0 && w.late < hung && w.answers != nil {
+		return w.answers
+	}
+	return w.refusal
 }
 
 // watchExits has a value when one of the processes that block has ended.

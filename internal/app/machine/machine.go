@@ -80,6 +80,9 @@ const machineSize = 64 << 20
 func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	switch {
 	case h.Hardware():
+		if ctx.Err() != nil { // in no time a device would seem not to answer
+			return gpu.Machine{}, fmt.Errorf("cannot read the GPUs: %w", context.Cause(ctx))
+		}
 		started := time.Now()
 		log := func() []kmsg.Error { return nil }
 		if what&gpu.Health != 0 {

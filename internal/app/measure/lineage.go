@@ -18,6 +18,8 @@ type lineageTable struct {
 	roots  map[int][]job.Lease // by process id
 	parent map[string]string   // of each live lease
 	share  map[string]gpu.Bytes
+
+	watched int // leases of all users that are measured
 }
 
 // kin reads the leases of this user that count here.
@@ -25,6 +27,9 @@ func (w *measuring) kin() lineageTable {
 	k := lineageTable{host: w.host, roots: map[int][]job.Lease{}, parent: map[string]string{}, share: map[string]gpu.Bytes{}}
 	held, _ := w.folder.Leases()
 	for _, l := range held {
+		if l.Share > 0 && l.Quota != job.NoQuota {
+			k.watched++
+		}
 		if l.UID != w.lease.UID || l.Unreadable || l.Namespace != w.lease.Namespace {
 			continue
 		}

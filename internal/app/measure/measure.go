@@ -76,12 +76,15 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 		w.uid = uid
 	}
 	ended := launch.Exited(process)
-	every := time.NewTicker(cmp.Or(host.Times.Measure, measuredEvery))
-	defer every.Stop()
 	for w.alive(ended) {
-		w.measureOnce(ctx)
+		pace := w.measureOnce(ctx)
+		over := ended
+		if closed(ended) { // processes that the command left behind may hold the lease, and nothing tells their end
+			over, pace = nil, quota.Pace{Every: pace.Every}
+		}
 		select {
-		case <-every.C:
+		case <-time.After(pace.NextLook()):
+		case <-over:
 		case <-ctx.Done():
 			return nil
 		}
@@ -103,12 +106,14 @@ func (w *measuring) alive(ended <-chan struct{}) bool {
 	return found && len(w.gather()) > 0
 }
 
-// measureOnce measures every device of the lease once.
-func (w *measuring) measureOnce(ctx context.Context) {
+// measureOnce measures every device of the lease once, and says when to do it again.
+func (w *measuring) measureOnce(ctx context.Context) quota.Pace {
+	began, spent := time.Now(), quotawatch.Spent()
 	w.gather()
 	m, err := w.host.Read(ctx, gpu.Processes)
 	kin := w.kin()
 	level := w.level
+	pace := quota.Pace{Every: cmp.Or(w.host.Times.Measure, measuredEvery), Watched: kin.watched}
 	var seen []quota.Use
 	for _, id := range w.lease.Devices {
 		s := quota.Sample{At: w.since()}
@@ -122,6 +127,7 @@ func (w *measuring) measureOnce(ctx context.Context) {
 		}
 		next, order := w.cases[id].See(w.limits, s)
 		w.cases[id] = next
+		pace.Over = pace.Over || next.Over()
 		w.act(measured{quota.Names{Lease: w.lease.ID, Device: machine.NameOf(m, id)}, m, id}, order, s.Uses)
 		if seen = append(seen, s.Uses...); next.Unmeasured() {
 			level = job.NoQuota
@@ -131,6 +137,8 @@ func (w *measuring) measureOnce(ctx context.Context) {
 		w.verify(ctx, seen)
 	}
 	w.note(level)
+	pace.Cost, pace.Took = quotawatch.Spent()-spent, time.Since(began)
+	return pace
 }
 
 func (w *measuring) since() time.Duration { return time.Since(w.began) }

@@ -49,6 +49,9 @@ const (
 	Confirm Cure = "confirm" // an administrator confirms the repair (gpuard undrain): only that ends the driver's error
 )
 
+// Passes reports whether the cause may go away without anybody's help.
+func (c Cure) Passes() bool { return c == Cool || c == Ask || c == Unlink }
+
 // Cures lists what repairs the device, each once, in the order of the reasons of Of; empty exactly when it is OK. A
 // broken board is not reset. A reboot includes a reset and forgets the driver's errors. A device that does not answer
 // cannot be confirmed.

@@ -10,6 +10,10 @@ type Room struct {
 	Whole bool       // an exclusive lease, or inside a shared lease all of it
 	Free  *gpu.Bytes // what --mem can ask for together with Whole; nil when unknown
 	Share *gpu.Bytes // the largest share, never zero; nil when none can be given
+
+	// What Foresee knows of a device that is not Whole.
+	Blocked bool    // the end of its leases is not enough: a process without a lease, a drain, a lasting fault
+	Fading  *Fading // what used it has ended and is about to leave it; nil: nothing
 }
 
 // Rooms says what each whole GPU that is not split, and each slice, could give now while held are alive. It leaves

@@ -38,6 +38,10 @@
 //   - Guessed: a lease without an enforced end is assumed to last as long again as it has lasted. The set is the one
 //     that is complete first. The reservation lapses when it has lasted the ticket's age divided by the price.
 //
+// A device whose last lease has ended, and whose memory the driver still frees, counts like a leased one (pick.Fading):
+// the time after which it counts as busy is its enforced end, and as a guess the memory takes as long again as it has
+// taken. So it costs its price, too, and a process that stays on the device keeps nothing else idle.
+//
 // The first ticket in the order for which a reservation is worth having gets it. No later ticket with a device in
 // common gets one meanwhile. After a reservation of length t, no reservation begins on any of the ticket's devices for
 // t times the price.
@@ -51,8 +55,8 @@
 // leases of that owner end. A further share of a device that the owner has does not count.
 //
 // The end that a ticket names (Ticket.Timeout) must be the one that its lease will name (Lease.Until), grace included.
-// Estimates of users do not count between users. A ticket reserves nothing while processes without a lease or sick devices leave it
-// too few devices, so that it could not start even if all leases ended.
+// Estimates of users do not count between users. A ticket reserves nothing while processes without a lease, drains or sick
+// devices leave it too few devices, so that it could not start even if all leases ended (pick.Foresee).
 //
 // # One user
 //
@@ -98,7 +102,6 @@ type Input struct {
 	Tickets []job.Ticket           // of living waiters; a new request adds one with Arrival = Now
 	Held    []job.Lease            // all living leases
 	Rooms   map[gpu.UUID]pick.Room // what each device or slice could give now, as seen in the scope
-	Ending  map[gpu.UUID]bool      // devices about to become free: a lease has just ended, or a process is ending
 	Passed  map[string]bool        // by Ticket.Key: tickets that did not start when they could; they come last
 
 	OwnPatience time.Duration // instead of the constant; 0: the constant

@@ -85,9 +85,17 @@ func (w *walk) paused(t candidate) bool {
 	return slices.ContainsFunc(t.devices, func(id gpu.UUID) bool { return w.q.Rest[id] > w.q.Boot })
 }
 
-// mayServe reports whether the device has room for the ticket now or may have when its leases have ended.
+// mayServe reports whether the device has room for the ticket now, or may have when its leases have ended and what has
+// ended has left it.
 func (w *walk) mayServe(t candidate, id gpu.UUID) bool {
-	return len(w.held[id]) > 0 || w.q.Ending[id] || w.room(t.Ticket, id)
+	r := w.q.Rooms[id]
+	switch {
+	case w.room(t.Ticket, id):
+		return true
+	case r.Blocked && t.Share == 0:
+		return false
+	}
+	return len(w.held[id]) > 0 || r.Fading != nil
 }
 
 // contested reports whether another ticket could use one of the devices now. Otherwise a reservation has no effect yet.
@@ -155,8 +163,11 @@ func (w *walk) vacancies(t candidate, at func(end) int64) []vacancy {
 // vacant is when the device has room: for a share as soon as enough shares have ended, else when all leases have ended.
 func (w *walk) vacant(t candidate, id gpu.UUID, at func(end) int64) int64 {
 	leases := w.held[id]
-	if w.room(t.Ticket, id) || len(leases) == 0 { // without a lease, it may serve because it is about to become free
+	switch {
+	case w.room(t.Ticket, id):
 		return w.q.Boot
+	case len(leases) == 0:
+		return at(w.fading(id))
 	}
 	slices.SortFunc(leases, func(a, b end) int { return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(b.share, a.share)) })
 	if room := w.q.Rooms[id].Share; t.Share > 0 && room != nil {
@@ -168,6 +179,17 @@ func (w *walk) vacant(t candidate, id gpu.UUID, at func(end) int64) int64 {
 		}
 	}
 	return at(leases[len(leases)-1])
+}
+
+// fading is when what has ended leaves the device: at the latest when it counts as busy, and as a guess it takes as long
+// again as it has taken. It is never now, or a reservation would cost nothing and so never end.
+func (w *walk) fading(id gpu.UUID) end {
+	f := w.q.Rooms[id].Fading
+	if f == nil {
+		return end{certain: never, guessed: never, planned: never}
+	}
+	until := max(f.Until, w.q.Boot+1)
+	return end{certain: until, guessed: min(until, w.q.Boot+max(1, w.q.Boot-f.Since)), planned: until}
 }
 
 func ids(list []vacancy) []gpu.UUID {

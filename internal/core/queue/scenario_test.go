@@ -36,7 +36,7 @@ func TestScenarios(t *testing.T) {
 
 func play(t *testing.T, body string) {
 	s := &scenario{q: Input{Now: int64(1_800_000_000 * time.Second), Boot: int64(100 * time.Hour),
-		Rooms: map[gpu.UUID]pick.Room{}, Ending: map[gpu.UUID]bool{}, Passed: map[string]bool{},
+		Rooms: map[gpu.UUID]pick.Room{}, Passed: map[string]bool{},
 		Reserved: map[string]Reservation{}, Rest: map[gpu.UUID]int64{}}}
 	section, answers := "", 0
 	for line := range strings.Lines(body) {
@@ -54,10 +54,8 @@ func play(t *testing.T, body string) {
 			s.lease(f)
 		case section == "tickets":
 			s.ticket(f)
-		case section == "ending":
-			for _, id := range devices(f[0]) {
-				s.q.Ending[id] = true
-			}
+		case section == "fading":
+			s.fading(f)
 		case section == "reserved":
 			s.reserved(f)
 		case section == "rest":
@@ -126,6 +124,8 @@ func (s *scenario) room(f []string) {
 	}
 	for _, word := range f[2:] {
 		switch key, value, _ := strings.Cut(word, "="); {
+		case word == "blocked":
+			r.Blocked = true
 		case word == "mem=none":
 			r.Free = nil
 		case key == "mem":
@@ -137,6 +137,14 @@ func (s *scenario) room(f []string) {
 		}
 	}
 	for _, id := range devices(f[0]) {
+		s.q.Rooms[id] = r
+	}
+}
+
+func (s *scenario) fading(f []string) {
+	for _, id := range devices(f[0]) {
+		r := s.q.Rooms[id]
+		r.Fading = &pick.Fading{Since: s.q.Boot - int64(duration(f[1])), Until: s.q.Boot + int64(duration(f[2]))}
 		s.q.Rooms[id] = r
 	}
 }

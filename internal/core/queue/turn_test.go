@@ -203,3 +203,47 @@ func TestPauseOnAllDevices(t *testing.T) {
 		}
 	}
 }
+
+// TestFadingCosts: what is about to leave a device keeps the other one free for a tenth of the time of both, also where
+// leases end on it again and again, and for one user alone no longer than it may take.
+func TestFadingCosts(t *testing.T) {
+	const fading, every = 10 * time.Second, 100 * time.Millisecond
+	for _, c := range []struct {
+		name   string
+		again  time.Duration // between two ends of leases; 0: there is one
+		uid    uint32        // of the small ticket
+		age    time.Duration // of the wide one
+		steps  int
+		refuse int // how often the small one may be told to wait
+	}{
+		{"one end, a ticket that came now", 0, 2, 0, 100, 10},
+		{"one end, an old ticket", 0, 2, time.Hour, 100, 100},
+		{"ends again and again", 3 * time.Second, 2, 0, 3000, 300},
+		{"ends again and again, an old ticket", 3 * time.Second, 2, 5 * time.Minute, 6000, 1300},
+		{"of one user", 0, 1, 0, 300, 100},
+	} {
+		q, turn, refused := convoy(c.age), Turn{}, 0
+		q.Held, q.Tickets[1].UID = nil, c.uid
+		if c.uid == 1 { // both end in a known time, so there is a plan
+			q.Tickets[0].Timeout, q.Tickets[1].Timeout, q.Tickets[1].Nice = time.Hour, time.Hour, 1
+		}
+		ended := q.Boot
+		for range c.steps {
+			if c.again > 0 && q.Boot-ended >= int64(c.again) {
+				ended = q.Boot
+			}
+			room := pick.Room{}
+			if q.Boot-ended < int64(fading) {
+				room.Fading = &pick.Fading{Since: ended, Until: ended + int64(fading)}
+			}
+			q.Rooms["GPU-1"] = room
+			var ok bool
+			turn, _, ok = turn.See(q, "", q.Tickets, Overdue+time.Hour)
+			refused += ordinal(!ok)
+			q.Boot, q.Now = q.Boot+int64(every), q.Now+int64(every)
+		}
+		if refused > c.refuse {
+			t.Errorf("%s: the free device is kept %d of %d times, at most %d expected", c.name, refused, c.steps, c.refuse)
+		}
+	}
+}

@@ -155,6 +155,7 @@ func (w *world) lapse() {
 func (w *world) question() Input {
 	q := w.bareQuestion()
 	q.Rooms = pick.Rooms(w.machine, q.Held, w.context(0))
+	pick.Foresee(q.Rooms, w.machine, q.Held, w.context(0), pick.Ends{Now: q.Boot})
 	return q
 }
 

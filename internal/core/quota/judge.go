@@ -71,6 +71,9 @@ type asked struct {
 // Unmeasured reports that the last measurement could not show whether the share is kept.
 func (c Case) Unmeasured() bool { return c.blind }
 
+// Over reports that the sum was above the share, and not within it for long enough since.
+func (c Case) Over() bool { return c.over }
+
 // See judges one measurement, and returns the new history.
 func (c Case) See(l Limits, s Sample) (Case, Order) {
 	sum, missing := total(s.Uses)

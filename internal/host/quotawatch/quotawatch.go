@@ -111,3 +111,14 @@ func End(pid int, force bool, sure func() bool) error {
 	}
 	return nil
 }
+
+// Spent is the processor time of this process, and of its children that have ended, since their starts.
+func Spent() (spent time.Duration) {
+	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
+		var used unix.Rusage
+		if unix.Getrusage(who, &used) == nil {
+			spent += time.Duration(used.Utime.Nano() + used.Stime.Nano())
+		}
+	}
+	return spent
+}

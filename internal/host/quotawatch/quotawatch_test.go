@@ -153,3 +153,14 @@ func TestEnd(t *testing.T) {
 		t.Error("no process was ended")
 	}
 }
+
+// TestSpent: waiting costs nothing, and work does, also that of a child.
+func TestSpent(t *testing.T) {
+	before := Spent()
+	if err := exec.Command("sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done").Run(); err != nil {
+		t.Fatal(err)
+	}
+	if spent := Spent() - before; spent <= 0 || spent > time.Minute {
+		t.Errorf("a child that counts cost %s", spent)
+	}
+}

@@ -275,7 +275,7 @@ func TestTooManyEntries(t *testing.T) {
 	for _, l := range leases {
 		of[l.UID]++
 	}
-	if of[alice] != 1 || of[bob] != entriesPerUser {
+	if of[alice] != 1 || of[bob] != 300 {
 		t.Errorf("leases by uid: %v", of)
 	}
 	if i := slices.IndexFunc(problems, func(p Problem) bool { return strings.Contains(p.Text, "more than 256") }); i < 0 || problems[i].UID != bob || len(problems) > 30 {

@@ -166,6 +166,44 @@ func TestDeadEntriesDoNotHideLiveOnes(t *testing.T) {
 	}
 }
 
+// TestCrowdOfOnesOwn: however many files their owner put before it, live, dead or none of gpuard's, a lease counts, and
+// its device is not leased again. Their owner gets no further lease.
+func TestCrowdOfOnesOwn(t *testing.T) {
+	f := fresh(t)
+	h := claim(t, f, "GPU-a")
+	dir := f.userFolder(me())
+	for i := range 1600 {
+		if err := os.WriteFile(fmt.Sprintf("%s/other%04d", dir, i), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range entriesPerUser {
+		live, err := newLock(fmt.Sprintf("%s/aaaa%04d-%08x%s", dir, i, i, lockSuffix), nil)
+		dead := os.WriteFile(fmt.Sprintf("%s/aaab%04d-%08x%s", dir, i, i, lockSuffix), nil, 0o600)
+		if err := errors.Join(err, dead); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = live.Close() })
+	}
+	leases, problems := f.Leases()
+	if len(leases) != entriesPerUser+1 || !slices.ContainsFunc(leases, func(l job.Lease) bool { return l.ID == h.Lease.ID && l.Holds("GPU-a") }) {
+		t.Errorf("%d leases, %s not among them", len(leases), h.Lease.ID)
+	}
+	if last := problems[len(problems)-1]; last.UID != me() || !strings.Contains(last.Text, "more than 256 leases") {
+		t.Errorf("problems %v", problems)
+	}
+	seen, err := f.Sight(testBoot)
+	if err != nil || !seen.Leased[job.DeviceHash("GPU-a")] {
+		t.Errorf("without the folder lock %s is not leased: %v", h.Lease.ID, err)
+	}
+	if _, err := f.Claim(testBoot, nil, first("GPU-a")); !errors.Is(err, errBusy) {
+		t.Errorf("its device was given again: %v", err)
+	}
+	if _, err := f.Claim(testBoot, nil, first("GPU-b")); err == nil || !strings.Contains(err.Error(), "limit") {
+		t.Errorf("one more lease: %v", err)
+	}
+}
+
 func TestUnreadableContentKeepsDevicesBusy(t *testing.T) {
 	tests := []struct {
 		name  string

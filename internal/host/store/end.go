@@ -273,7 +273,7 @@ func (f *Folder) alive(root *sys.Dir, l *job.Lease) (bool, error) {
 		return false, err
 	}
 	defer dir.Close() //nolint:errcheck // read only
-	e, err := f.reader().one(int(dir.Fd()), dir.Name(), nameOf(l), l.UID)
+	e, err := f.reader().one(int(dir.Fd()), dir.Name(), nameOf(l), l.UID, true)
 	if e != nil {
 		return e.alive, nil
 	}

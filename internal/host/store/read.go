@@ -167,7 +167,7 @@ func (r *reader) user(topFD int, top, name string, each func(dir *os.File, uid u
 
 func (r *reader) entries(fd int, path string, uid uint32, names []string) ([]found, error) {
 	var all []found
-	alive, seen := 0, 0
+	alive := 0
 	for _, n := range names {
 		name, isLock := strings.CutSuffix(n, lockSuffix)
 		if !isLock || !entryName(name) {
@@ -176,10 +176,7 @@ func (r *reader) entries(fd int, path string, uid uint32, names []string) ([]fou
 			}
 			continue
 		}
-		if seen++; alive >= entriesPerUser {
-			break
-		}
-		e, err := r.one(fd, path, name, uid)
+		e, err := r.one(fd, path, name, uid, alive < entriesPerUser)
 		switch {
 		case err != nil && ours(err):
 			return nil, err
@@ -197,8 +194,11 @@ func (r *reader) entries(fd int, path string, uid uint32, names []string) ([]fou
 			alive++
 		}
 	}
-	if seen > entriesPerUser || len(names) == namesPerUser {
-		r.problems = append(r.problems, Problem{Path: path, UID: uid, Text: fmt.Sprintf("has more than %d entries; what is above that is ignored", entriesPerUser)})
+	switch {
+	case len(names) == namesPerUser:
+		r.problems = append(r.problems, Problem{Path: path, UID: uid, Text: fmt.Sprintf("has more than %d files; what is above that is ignored", namesPerUser)})
+	case alive > entriesPerUser:
+		r.problems = append(r.problems, Problem{Path: path, UID: uid, Text: fmt.Sprintf("has more than %d leases; those above that keep their devices busy, and nothing else is read of them", entriesPerUser)})
 	}
 	return all, nil
 }
@@ -209,8 +209,9 @@ func known(n string) bool {
 	return n == last || strings.HasPrefix(n, newPrefix) || isContent && entryName(name)
 }
 
-// one reads one pair. Without an entry, it counts as nothing; an entry that comes with an error counts as a lease.
-func (r *reader) one(dirFD int, dir, name string, uid uint32) (*found, error) {
+// one reads one pair, with or without the content of a live one. Without an entry, it counts as nothing; an entry that
+// comes with an error counts as a lease.
+func (r *reader) one(dirFD int, dir, name string, uid uint32, content bool) (*found, error) {
 	lockFD, err := r.openRegular(dirFD, name+lockSuffix, &uid)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
@@ -227,6 +228,10 @@ func (r *reader) one(dirFD int, dir, name string, uid uint32) (*found, error) {
 	id, hashes, _ := strings.Cut(name, "-")
 	e.lease = job.Lease{ID: id, UID: uid, Folder: filepath.Base(dir), Hashes: strings.Split(hashes, "+")}
 	if !alive {
+		return e, nil
+	}
+	if !content { // its devices stay busy, whatever it says: a lease that does not count would be given again
+		e.lease.Unreadable = true
 		return e, nil
 	}
 	data, err := r.readEntry(dirFD, name+jsonSuffix, &uid)

@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"net/http"
 	"sync"
@@ -21,8 +22,8 @@ type live struct {
 
 // line is one open page. It is cut when it does not take what is sent.
 type line struct {
-	language string
-	out      chan []byte
+	language, peer string
+	out            chan []byte
 }
 
 const (
@@ -112,19 +113,28 @@ func message(p part) []byte {
 	return append(append([]byte("data: "), text...), '\n', '\n')
 }
 
-// join makes a page one of those that are kept current; nil: there are too many.
-func (l *live) join(language string) *line {
+// join makes a page one of those that are kept current. The error says who has too many.
+func (l *live) join(language, peer string) (*line, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.lines) >= mostPages {
-		return nil
+		return nil, fmt.Errorf("cannot keep more than %d pages current: this one stays as it is", mostPages)
+	}
+	open := 0
+	for page := range l.lines {
+		if page.peer == peer {
+			open++
+		}
+	}
+	if open >= mostPagesOfPeer {
+		return nil, fmt.Errorf("cannot keep more than %d pages of one peer current, and %s has so many open: close some; this one stays as it is", mostPagesOfPeer, peer)
 	}
 	if l.lines == nil {
 		l.lines = map[*line]bool{}
 	}
-	page := &line{language, make(chan []byte, backlog)}
+	page := &line{language, peer, make(chan []byte, backlog)}
 	l.lines[page] = true
-	return page
+	return page, nil
 }
 
 func (l *live) leave(page *line) {
@@ -141,9 +151,9 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	page := s.live.join(language)
-	if page == nil {
-		refuse(w, http.StatusServiceUnavailable, "cannot keep more than 1000 pages current")
+	page, err := s.live.join(language, peerOf(s.Observer.Host, r))
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
 	}
 	defer s.live.leave(page)

@@ -30,7 +30,8 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 		_ = listener.Close()
 		return exit.Usagef("cannot serve with a token at %s: it would travel unencrypted; add --tls-cert and --tls-key, or listen on 127.0.0.1", listener.Addr())
 	}
-	listener = &bounded{Listener: listener, places: make(chan struct{}, mostConnections)}
+	listener = &bounded{Listener: listener, places: make(chan struct{}, mostConnections), each: mostConnectionsOfPeer, free: unnamedConnections,
+		peer: func(c net.Conn) string { return peerOfConnection(view.Host, c) }}
 	if o.Cert != "" {
 		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
 		if err != nil {
@@ -74,7 +75,7 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 
 // serverOf gives each client a limited time for what it sends and for what it takes.
 func serverOf(handler http.Handler) *http.Server {
-	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: writeLimit, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
+	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: writeLimit, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ConnContext: withConnection}
 }
 
 func newSite(observer *observe.Observer, view observe.View, o observe.Serving) *Site {

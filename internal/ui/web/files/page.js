@@ -18,10 +18,29 @@ function mark(e) {
   return [e.tagName, e.dataset.action, e.dataset.words, e.getAttribute('aria-label'), details && details.dataset.keep].join(' ');
 }
 
-const events = new EventSource('/events');
-events.onmessage = e => { const m = JSON.parse(e.data); show(m.part, m.html); };
-events.onerror = () => { told.textContent = document.body.dataset.lost; };
-events.onopen = () => { told.textContent = ''; };
+function listen() {
+  const events = new EventSource('/events');
+  events.onmessage = e => { const m = JSON.parse(e.data); show(m.part, m.html); };
+  events.onopen = () => { told.textContent = ''; };
+  events.onerror = () => {
+    told.textContent = document.body.dataset.lost;
+    if (events.readyState === EventSource.CLOSED) refused(); // else the browser tries again by itself
+  };
+}
+
+// refused shows why, which an EventSource does not tell, and tries again later.
+async function refused() {
+  setTimeout(listen, 10000);
+  const asked = new AbortController();
+  try {
+    const answer = await fetch('/events', { signal: asked.signal });
+    if (!answer.ok) told.textContent = (await answer.json()).error;
+  } catch { // the server is gone, which the page says already
+  }
+  asked.abort();
+}
+
+listen();
 
 function unlock() { document.body.classList.toggle('open', token !== ''); }
 
