@@ -13,7 +13,7 @@ import (
 // model or memory size of a device that does not answer is no such reason: it is reported as sick, and may recover.
 func (q *query) never(u *unit) *obstacle {
 	for _, rule := range []func(*unit) *obstacle{
-		q.unnamed, q.unseen, q.unwanted, q.forbidden, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall,
+		q.unnamed, q.unseen, q.unwanted, q.forbidden, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall, q.farBelow,
 	} {
 		if o := rule(u); o != nil {
 			return o

@@ -39,7 +39,7 @@ type rule struct {
 }
 
 func (q *query) rules() []rule {
-	rules := []rule{q.useRule(), hadRule(), shareRule()}
+	rules := []rule{classRule(), q.useRule(), hadRule(), shareRule(), q.sizeRule()}
 	switch {
 	case q.spec.MIG != "":
 		rules = append(rules, q.sliceRule())

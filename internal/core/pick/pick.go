@@ -73,6 +73,7 @@ func Place(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) (job.Plan
 	}
 	q.decideMode()
 	q.countOwned()
+	q.setAside()
 	for _, u := range q.units {
 		u.reason = q.judge(u)
 	}

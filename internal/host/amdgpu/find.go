@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 )
 
@@ -141,6 +142,9 @@ func (f files) readNode(node string) (card, nodeState) {
 	}
 	if target := target(c.props["gfx_target_version"]); target != "" {
 		c.device.Extra = map[string]json.RawMessage{"gfx_target": json.RawMessage(strconv.Quote(target))}
+		if compat.Integrated(target) {
+			c.device.Integrated = new(true)
+		}
 	}
 	if mhz := c.props["max_engine_clk_fcompute"]; mhz > 0 && mhz < 1e5 {
 		c.device.ClockSMMax = new(int(mhz))

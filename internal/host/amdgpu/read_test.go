@@ -60,7 +60,7 @@ ecc - - - pages -`,
 		{
 			tree: "apu", driver: "Linux 6.17.0-8-generic",
 			identity: `
-0 PCI-0000:10:00.0 "AMD Radeon Graphics" 0000:10:00.0 minor 129 numa - total 512 MiB clock 2200 "gfx1036"`,
+0 PCI-0000:10:00.0 "AMD Radeon Graphics" 0000:10:00.0 minor 129 numa - total 512 MiB clock 2200 "gfx1036" integrated`,
 			load: `
 used 16.2 MiB busy - at - of - margin -, - of - W, - and - MHz`,
 			health: `
