@@ -14,7 +14,7 @@ import (
 func (q *query) choose(candidates []*unit) []*unit {
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		for _, u := range q.named {
-			u.reason.Verdict, u.reason.Text = job.Chosen, "chosen: named by --device"
+			u.reason.Verdict, u.reason.Text = job.Chosen, "chosen: named by --device"+blindText(u)
 		}
 		return q.named
 	}
@@ -29,10 +29,10 @@ func (q *query) choose(candidates []*unit) []*unit {
 		}
 	}
 	for _, u := range chosen {
-		u.reason.Verdict, u.reason.Text = job.Chosen, "chosen"+q.restOfSet(chosen, u)+q.whyThis(rules, u, chosen, others)
+		u.reason.Verdict, u.reason.Text = job.Chosen, "chosen"+q.restOfSet(chosen, u)+q.whyThis(rules, u, chosen, others)+blindText(u)
 	}
 	for _, u := range others {
-		u.reason.Text = "free, but " + q.whyNot(rules, u, chosen)
+		u.reason.Text = freeText(u) + ", but " + q.whyNot(rules, u, chosen)
 	}
 	q.otherVendors(chosen)
 	slices.SortFunc(chosen, q.programOrder(chosen))

@@ -202,6 +202,23 @@ func isAside(u *unit) bool {
 	return u.aside != nil && u.reason.Verdict == job.Never && u.reason.Code == u.aside.code
 }
 
+// asideText counts what was set aside: ", and 1 more is far weaker".
+func (q *query) asideText() (text string) {
+	for _, kind := range []struct{ code, words string }{{"weak", "far weaker"}, {"use-unknown", "of unknown use"}} {
+		n := 0
+		for _, u := range q.units {
+			n += ordinal(isAside(u) && u.aside.code == kind.code && q.ofVendor(u))
+		}
+		switch {
+		case n == 1:
+			text += ", and 1 more is " + kind.words
+		case n > 1:
+			text += fmt.Sprintf(", and %d more are %s", n, kind.words)
+		}
+	}
+	return text
+}
+
 // takeAside is the remedy that names devices that were set aside, together with others where one is not enough; "" where
 // that would not help. never: not what is free counts, but what could ever be given.
 func (q *query) takeAside(never bool) []string {

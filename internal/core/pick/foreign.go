@@ -97,14 +97,14 @@ func (q *query) tooMuch(u *unit, others, display processSet, unseen gpu.Bytes, r
 	switch o := q.modeTaken(u, others); {
 	case o != nil:
 		return o
-	case others.known > tolerate.Memory || others.vague && !readable:
-		return q.inUse(others, "")
+	case others.known > tolerate.Memory || others.vague && !readable && !q.lookAway(u):
+		return q.orLookAway(u, q.inUse(others, ""))
 	case young >= 0:
 		return q.inUse(processSet{ps: others.ps[young : young+1]}, ", which has just started")
 	case len(others.ps) > 0 && q.working(u):
 		return q.inUse(others, fmt.Sprintf(", and it is %.0f %% busy", *u.utilization()*100))
-	case display.known > tolerate.Display || display.vague && !readable:
-		return q.inUse(display, fmt.Sprintf(", more than the %s that a display may use", tolerate.Display))
+	case display.known > tolerate.Display || display.vague && !readable && !q.lookAway(u):
+		return q.orLookAway(u, q.inUse(display, fmt.Sprintf(", more than the %s that a display may use", tolerate.Display)))
 	case unseen > tolerate.Memory:
 		return &obstacle{code: "foreign-memory",
 			text:   fmt.Sprintf("%s are used by no visible process (container or another PID namespace)", unseen),
@@ -124,6 +124,10 @@ func (q *query) inUse(c processSet, tail string) *obstacle {
 // noteForeign adds notes about tolerated processes without a lease, each with how to end it.
 func (q *query) noteForeign(out *use, own, display, others processSet, unseen gpu.Bytes) {
 	for _, p := range others.ps {
+		if out.blind && p.Memory == nil {
+			out.notes = append(out.notes, fmt.Sprintf("beside %s, as --any says", q.processText(p)))
+			continue
+		}
 		note := "tolerated small neighbour " + q.processText(p)
 		if !ending(p) {
 			note += "; " + q.endText(p)

@@ -196,6 +196,9 @@ func (q *query) plan(chosen []*unit) job.Plan {
 			plan.Notes = append(plan.Notes, fmt.Sprintf("%s: %s", u.label, note))
 		}
 	}
+	if text := blindNote(chosen); text != "" {
+		plan.Notes = append(plan.Notes, text)
+	}
 	if text := modelsText(chosen); text != "" && len(q.named) == 0 {
 		plan.Notes = append(plan.Notes, text)
 	}
@@ -220,7 +223,7 @@ func (q *query) reasons() []job.Reason {
 	out := []job.Reason{}
 	for _, u := range q.units {
 		if u.reason.Verdict == job.Eligible && u.reason.Text == "" {
-			u.reason.Text = "free"
+			u.reason.Text = freeText(u)
 		}
 		out = append(out, u.reason)
 	}

@@ -102,7 +102,7 @@ func (q *query) freeWord(n int) string {
 func (q *query) ofVendor(u *unit) bool { return q.vendor == "" || u.dev.Vendor == q.vendor }
 
 func (q *query) busySummary() string {
-	free, all, aside, others := 0, 0, 0, false
+	free, all, others := 0, 0, false
 	for _, u := range q.units {
 		if !q.ofVendor(u) {
 			others = true
@@ -110,7 +110,6 @@ func (q *query) busySummary() string {
 		}
 		free += ordinal(eligible(u))
 		if isAside(u) {
-			aside++
 			continue
 		}
 		if q.spec.MIG == "" || u.mig != nil && strings.EqualFold(u.mig.Profile, q.spec.MIG) {
@@ -125,13 +124,7 @@ func (q *query) busySummary() string {
 	if free > 0 {
 		text = fmt.Sprintf("cannot give %s: %d of %d %s", what, free, all, q.freeWord(free))
 	}
-	switch {
-	case aside == 1:
-		text += ", and 1 more is far weaker"
-	case aside > 1:
-		text += fmt.Sprintf(", and %d more are far weaker", aside)
-	}
-	return text
+	return text + q.asideText()
 }
 
 // busyRemedy lists what frees a device, in index order; several may be needed together.

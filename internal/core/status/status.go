@@ -38,14 +38,26 @@ type Report struct {
 type Use string
 
 // Uses of a device. Draining: its present leases stay, and no new ones are given. Busy: processes without a lease use
-// more than is tolerated.
+// more than is tolerated. Unknown: it has no lease, and nothing tells whether it is in use.
 const (
 	Free     Use = "free"
 	Leased   Use = "leased"
 	Shared   Use = "shared"
 	Draining Use = "draining"
 	Busy     Use = "busy"
+	Unknown  Use = "unknown"
 )
+
+// Uses are all of them.
+func Uses() []Use { return []Use{Free, Leased, Shared, Draining, Busy, Unknown} }
+
+// Word is the use as it is shown to people: beside a health, "unknown" alone would not say of what.
+func (u Use) Word() string {
+	if u == Unknown {
+		return "use unknown"
+	}
+	return string(u)
+}
 
 // Device is one GPU or one MIG slice. A reading that is absent is null.
 type Device struct {
@@ -55,7 +67,7 @@ type Device struct {
 	Vendor         gpu.Vendor   `json:"vendor"`
 	PCI            string       `json:"pci"`
 	Profile        string       `json:"profile,omitempty"` // of a slice
-	Use            Use          `json:"use"`               // of a GPU with slices: free while one slice is
+	Use            Use          `json:"use"`               // of a GPU with slices: free while one slice is; "unknown" where nothing tells
 	Health         health.State `json:"health"`
 	Why            []string     `json:"why"`                // reasons of the health, empty when it is ok
 	Remedy         string       `json:"remedy"`             // what repairs its health; "" when there is nothing to do
@@ -226,14 +238,14 @@ func (v statusView) device(d *gpu.Device) Device {
 		class, meaning := health.Explain(x.Code)
 		out.XIDs = append(out.XIDs, XID{x.Code, class, meaning, known(x.At), x.PID, gpu.Clean(x.Source)})
 	}
-	v.fill(&out)
+	v.fill(&out, d.UseUnknown(nil))
 	for i := range d.MIG {
 		s := &d.MIG[i]
 		slice := Device{
 			Index: s.Index, UUID: s.UUID, Name: out.Name, Vendor: d.Vendor, PCI: d.PCI, Profile: s.Profile,
 			Health: out.Health, Why: out.Why, Drained: out.Drained, Unlisted: out.Unlisted, XIDs: []XID{}, Throttled: []string{}, MemoryTotal: s.MemoryTotal, MemoryUsed: s.MemoryUsed, MIG: []Device{},
 		}
-		v.fill(&slice)
+		v.fill(&slice, d.UseUnknown(s))
 		out.MIG = append(out.MIG, slice)
 	}
 	if len(out.MIG) > 0 && out.Use == Free && !slices.ContainsFunc(out.MIG, func(s Device) bool { return s.Use == Free }) {
@@ -262,7 +274,7 @@ func throttled(d *gpu.Device) []string {
 }
 
 // fill adds the use of the device: leases, processes, and what follows from them.
-func (v statusView) fill(d *Device) {
+func (v statusView) fill(d *Device, unknown bool) {
 	d.Leases, d.Processes = []Lease{}, []Process{}
 	var held []job.Lease
 	for _, l := range v.leases {
@@ -297,6 +309,8 @@ func (v statusView) fill(d *Device) {
 		d.Use = Leased
 	case r.Verdict == job.Busy && (d.Health == health.OK || len(d.Processes) > 0):
 		d.Use = Busy
+	case unknown:
+		d.Use = Unknown
 	default:
 		d.Use = Free
 	}

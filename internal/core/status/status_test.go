@@ -212,6 +212,25 @@ func TestStatusOfUnread(t *testing.T) {
 	}
 }
 
+// TestUseUnknown: a device is not free where neither its memory nor its load nor its processes can be read. Any one of
+// them is enough to tell, and so is a lease.
+func TestUseUnknown(t *testing.T) {
+	m := statusMachine(t, "demo:5xL4")
+	for i := range m.Devices {
+		m.Devices[i].MemoryUsed, m.Devices[i].Utilization, m.Devices[i].Unlisted = nil, nil, "cannot list its processes: Not Supported"
+	}
+	m.Devices[1].MemoryUsed, m.Devices[2].Utilization, m.Devices[3].Unlisted = new(gpu.Bytes(0)), new(0.0), ""
+	s := Of(m, []job.Lease{{ID: "k3f9", Devices: []gpu.UUID{m.Devices[4].UUID}}}, time.Now())
+	for i, want := range []Use{Unknown, Free, Free, Free, Leased} {
+		if d := s.Devices[i]; d.Use != want || (d.Reason == "") != (want != Leased) {
+			t.Errorf("GPU %d is %s (%q), want %s", i, d.Use, d.Reason, want)
+		}
+	}
+	if Unknown.Word() != "use unknown" || Busy.Word() != "busy" {
+		t.Error(Unknown.Word(), Busy.Word())
+	}
+}
+
 // TestUsing: a process belongs to a lease by its tree, whatever its user; only a lease of its device makes it no stranger
 // there. The processor time is that of leases whose devices are listed and idle.
 func TestUsing(t *testing.T) {

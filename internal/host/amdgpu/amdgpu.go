@@ -84,11 +84,14 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return gpu.Machine{}, late(ctx, "", limit)
 	}
-	if got := <-users; got.late {
-		m.Problems = append(m.Problems, "AMD GPUs: cannot list the processes: "+noAnswer(limit))
-		m.Stuck = true
-	} else {
-		m.Processes = got.list
+	got := <-users
+	m.Processes = got.list
+	if got.late {
+		found.unlisted = "cannot list the processes: " + noAnswer(limit)
+		m.Problems, m.Stuck = append(m.Problems, "AMD GPUs: "+found.unlisted), true
+	}
+	for i := range m.Devices {
+		m.Devices[i].Unlisted = found.unlisted
 	}
 	return m, nil
 }

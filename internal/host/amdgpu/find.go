@@ -38,6 +38,7 @@ type findings struct {
 	ways     [][]gpu.Link
 	version  string
 	problems []string
+	unlisted string // why ROCm's processes are not listed; "" when they are, or were not asked for
 	none     error
 }
 
@@ -81,7 +82,8 @@ func (d *Driver) find(what gpu.What) findings {
 		out.problems = append(out.problems, fmt.Sprintf("AMD GPUs: %d more are not given to this container or job", hidden))
 	}
 	if what&gpu.Processes != 0 && d.elsewhere() && len(d.names(processFolder)) > 0 {
-		out.problems = append(out.problems, "AMD GPUs: cannot list ROCm's processes in a container or PID namespace: their PIDs are those of the machine")
+		out.unlisted = "cannot list ROCm's processes in a container or PID namespace: their PIDs are those of the machine"
+		out.problems = append(out.problems, "AMD GPUs: "+out.unlisted)
 	}
 	out.problems = append(out.problems, d.denied(out.cards[:compute])...)
 	if what&gpu.Links != 0 {

@@ -306,6 +306,9 @@ func TestProcessesSeenFromAnotherNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, link, fmt.Sprint(len(m.Processes), " ", m.Problems), want)
+		if d := m.Devices[2]; (d.Unlisted != "") != (len(m.Problems) > 0) {
+			t.Errorf("%s: unlisted: %q", link, d.Unlisted)
+		}
 		if m, err = New(root).Read(t.Context(), gpu.Identity); err != nil || len(m.Problems) > 0 {
 			t.Errorf("not asked for processes: %v, problems %q", err, m.Problems)
 		}
