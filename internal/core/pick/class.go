@@ -165,8 +165,13 @@ func (q *query) setAsideForOtherVendors() {
 
 // farBelow is a reason of never: inside a lease or an allocation all that it has was asked for.
 func (q *query) farBelow(u *unit) *obstacle {
-	if q.in.Parent != nil || q.in.Allocation != "" {
+	if u.aside == nil || q.in.Parent != nil || q.in.Allocation != "" {
 		return nil
+	}
+	if b := u.use.busy; b != nil && b.code == "unhealthy" {
+		both := *u.aside
+		both.text += "; also " + b.text
+		return &both
 	}
 	return u.aside
 }
