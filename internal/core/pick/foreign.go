@@ -71,8 +71,8 @@ func (q *query) foreign(u *unit, ps []gpu.Process, out *use) {
 	q.noteForeign(out, own, display, others, unseen)
 }
 
-// isOwn reports whether a process belongs to the caller: the lease is for it, or it runs inside the caller's lease.
-// Inside a lease only the owner is compared, because the process trees are not known here.
+// isOwn reports whether a process belongs to the caller: the lease is for it, or it provably runs inside the caller's
+// lease. That it is of the same user on a device of the lease proves nothing: it may have been started elsewhere.
 func (q *query) isOwn(p gpu.Process) bool {
 	if slices.Contains(q.in.Own, p.PID) {
 		return true
@@ -80,7 +80,7 @@ func (q *query) isOwn(p gpu.Process) bool {
 	if q.in.Allocation != "" {
 		return true
 	}
-	return q.in.Parent != nil && p.UID != nil && *p.UID == q.in.Parent.UID
+	return q.in.Parent != nil && p.UID != nil && *p.UID == q.in.Parent.UID && slices.Contains(q.in.Trees[q.in.Parent.ID], p.PID)
 }
 
 func (q *query) unexplained(u *unit, known gpu.Bytes) (rest gpu.Bytes, readable bool) {

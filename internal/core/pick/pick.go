@@ -35,7 +35,7 @@ type Context struct {
 	Hidden     map[gpu.UUID]string     // devices that this caller may not see, and why: "CUDA_VISIBLE_DEVICES=1 hides it"
 	Last       []gpu.UUID              // the devices this user had last
 	Own        []int                   // PIDs that the lease is for and that run already: they do not block
-	Trees      map[string][]int        // process tree of each shared lease, by lease ID; a process in none is foreign
+	Trees      map[string][]int        // processes of each shared lease and of Parent, by lease ID; a process in none is foreign
 	Kept       map[gpu.UUID]job.Ticket // devices reserved for a waiting job that is ahead of this one
 	Waiting    bool                    // other jobs wait for devices: pack instead of spreading
 	Tolerate   Tolerance

@@ -140,7 +140,7 @@ type Process struct {
 	Memory  *gpu.Bytes `json:"memory"`
 	Kind    gpu.Kind   `json:"kind"`
 	Since   *time.Time `json:"since"`
-	Foreign bool       `json:"foreign"` // belongs to no lease on this device, as far as is known
+	Foreign bool       `json:"foreign"` // does not provably belong to a lease on this device (Using)
 
 	Lease     string  `json:"lease,omitempty"`     // that it belongs to, on this device or on another one; "" none is known
 	Container string  `json:"container,omitempty"` // id, "" outside containers
@@ -286,7 +286,7 @@ func (v statusView) fill(d *Device, unknown bool) {
 	for _, p := range v.m.Processes {
 		if p.GPU == d.UUID {
 			d.Processes = append(d.Processes, Process{
-				PID: p.PID, User: gpu.Clean(p.User), Command: gpu.Clean(p.Command), Memory: p.Memory, Kind: p.Kind, Since: known(p.Started), Foreign: foreign(p, held),
+				PID: p.PID, User: gpu.Clean(p.User), Command: gpu.Clean(p.Command), Memory: p.Memory, Kind: p.Kind, Since: known(p.Started), Foreign: true,
 				Container: gpu.Clean(p.Container), UID: p.UID, Start: p.Start, Ended: p.State == "gone" || p.State == "Z",
 			})
 		}
@@ -375,17 +375,6 @@ func (s *Report) Unread(others []gpu.Device) {
 				v.name, strings.Join(places, ", "), v.runtime))
 		}
 	}
-}
-
-// foreign guesses where the process tree is not known: on a leased device every process of its owner counts as the
-// job's.
-func foreign(p gpu.Process, held []job.Lease) bool {
-	return !slices.ContainsFunc(held, func(l job.Lease) bool {
-		if p.UID != nil {
-			return *p.UID == l.UID
-		}
-		return p.PID == l.PID || p.User != "" && p.User == l.User
-	})
 }
 
 // shared reports whether there are leases, and each is a share or a part of another one here.

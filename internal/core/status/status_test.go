@@ -67,8 +67,8 @@ func TestStatusOfUse(t *testing.T) {
 			t.Errorf("GPU %d: a reason is there exactly when it cannot be leased: %q", i, d.Reason)
 		}
 	}
-	if p := s.Devices[1].Processes; p[0].Foreign || !p[1].Foreign {
-		t.Errorf("what runs as the lease's user belongs to it, others do not: %+v", p)
+	if p := s.Devices[1].Processes; !p[0].Foreign || !p[1].Foreign {
+		t.Errorf("nothing proves yet that one belongs to the lease: %+v", p)
 	}
 	if got := s.Devices[2].Processes[0].Command; strings.ContainsRune(got, '\x1b') {
 		t.Errorf("control characters pass: %q", got)
@@ -235,7 +235,7 @@ func TestUseUnknown(t *testing.T) {
 // there. The processor time is that of leases whose devices are listed and idle.
 func TestUsing(t *testing.T) {
 	d := func(id gpu.UUID, leases ...Lease) Device { return Device{UUID: id, Leases: leases} }
-	process := func(pid int) Process { return Process{PID: pid, Foreign: true, Kind: gpu.ComputeProcess} }
+	process := func(pid int) Process { return Process{PID: pid, Foreign: pid != 3, Kind: gpu.ComputeProcess} } // 3 is of the lease's user
 	a, b, c := d("GPU-1", Lease{ID: "aaaa"}), d("GPU-2", Lease{ID: "bbbb"}, Lease{ID: "cccc"}), d("GPU-3", Lease{ID: "eeee"})
 	a.Processes = []Process{process(1), process(2), process(3)}
 	b.MIG = []Device{d("MIG-1", Lease{ID: "dddd"})}
