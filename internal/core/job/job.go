@@ -135,7 +135,7 @@ type Reason struct {
 	Index     int       `json:"index"`
 	Name      string    `json:"name"`
 	Verdict   Verdict   `json:"verdict"`
-	Code      string    `json:"code"`                // stable word: "leased", "kept", "foreign-process", "memory", "unhealthy", "drained", "policy", "compute-mode", "excluded", "model", "compute", "mig", "not-named", "order"
+	Code      string    `json:"code"`                // stable word: "leased", "kept", "foreign-process", "memory", "unhealthy", "drained", "policy", "compute-mode", "excluded", "model", "compute", "mig", "not-named", "weak", "use-unknown", "order"
 	Text      string    `json:"text"`                // names user, PID, memory and command where a process is the reason
 	Remedy    string    `json:"remedy,omitempty"`    // what would have to change, as a command where possible
 	Lease     string    `json:"lease,omitempty"`     // blocking lease

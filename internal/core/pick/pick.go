@@ -8,7 +8,7 @@
 //	}
 //
 // It first drops devices that can never serve the job (hidden, excluded, not named, wrong model, too old, too small,
-// split), then devices that are busy now (sick, leased, used without a lease, too little memory). From the rest it
+// split, far weaker than others), then devices that are busy now (sick, leased, used without a lease, too little memory). From the rest it
 // takes the best, in the order that order.go describes.
 //
 // It must not read the machine, the clock or the environment, and it records nothing: the same input, in any order,

@@ -140,7 +140,7 @@ type Process struct {
 	Memory  *gpu.Bytes `json:"memory"`
 	Kind    gpu.Kind   `json:"kind"`
 	Since   *time.Time `json:"since"`
-	Foreign bool       `json:"foreign"` // does not provably belong to a lease on this device (Using)
+	Foreign bool       `json:"foreign"` // nothing proves that it belongs to a lease on this device
 
 	Lease     string  `json:"lease,omitempty"`     // that it belongs to, on this device or on another one; "" none is known
 	Container string  `json:"container,omitempty"` // id, "" outside containers
