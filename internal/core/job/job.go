@@ -41,6 +41,7 @@ type Spec struct {
 	Ranks      *Ranks          // --torchrun, --ranks: several processes of the command; nil is one
 	Waiting    Waiting         `json:"-"` // what happens while no device is free
 	Moving     string          `json:"-"` // the lease that is given back for this one; "" none. No flag
+	Avoid      []gpu.UUID      `json:"-"` // devices that the job leaves: hot, slow or sick ones. No flag
 }
 
 // Waiting is what a request does while no device is free. The zero value waits for as long as it takes.

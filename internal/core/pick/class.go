@@ -119,7 +119,10 @@ func (q *query) unequal() bool {
 // reachable reports whether the caller may use the device for this request at some time. A split GPU counts: its slices
 // can be asked for.
 func (q *query) reachable(u *unit) bool {
-	for _, rule := range []func(*unit) *obstacle{q.unseen, q.unwanted, q.forbidden, q.wrongModel, q.tooOld, q.tooSmall} {
+	if u.excluded { // and not what the job leaves: that does not ask for a weaker one
+		return false
+	}
+	for _, rule := range []func(*unit) *obstacle{q.unseen, q.forbidden, q.wrongModel, q.tooOld, q.tooSmall} {
 		if rule(u) != nil {
 			return false
 		}

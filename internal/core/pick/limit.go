@@ -41,8 +41,11 @@ func (q *query) unseen(u *unit) *obstacle {
 }
 
 func (q *query) unwanted(u *unit) *obstacle {
-	if u.excluded {
+	switch {
+	case u.excluded:
 		return &obstacle{code: "excluded", text: "excluded by --exclude", remedy: "exclude fewer devices"}
+	case slices.Contains(q.spec.Avoid, u.id()) || slices.Contains(q.spec.Avoid, u.dev.UUID):
+		return &obstacle{code: "excluded", text: "the job leaves it"}
 	}
 	return nil
 }

@@ -443,6 +443,8 @@ func (s *scenario) readPlace(word, value string) bool {
 		for _, pid := range strings.Split(pids, ",") {
 			s.in.Trees[id] = append(s.in.Trees[id], atoi(pid))
 		}
+	case "avoid":
+		s.spec.Avoid = append(s.spec.Avoid, s.id(value))
 	case "had":
 		for _, name := range strings.Split(value, ",") {
 			s.spec.Prefer = append(s.spec.Prefer, s.id(name))
