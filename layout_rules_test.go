@@ -43,7 +43,7 @@ func layerTable() []layer {
 		{core + "leftover", []string{core + "gpu", core + "display"}},
 		{core + "envstack", []string{core + "gpu", core + "job", core + "visible"}},
 		{core + "policy", []string{core + "gpu", core + "display", core + "job"}},
-		{core + "pick", []string{core + "gpu", core + "display", core + "job", core + "visible", core + "health", core + "policy"}},
+		{core + "pick", []string{core + "gpu", core + "display", core + "job", core + "visible", core + "health", core + "policy", core + "compat"}},
 		{core + "status", []string{core + "gpu", core + "display", core + "job", core + "health", core + "policy", core + "pick"}},
 		{core + "queue", []string{core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
 		{core + "trend", []string{core + "gpu", core + "job", core + "health", core + "policy", core + "status"}},

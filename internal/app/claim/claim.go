@@ -256,7 +256,7 @@ func Needed(spec job.Spec) gpu.What {
 func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot string, mine *store.Waiting) (*store.Held, error) {
 	held, _ := folder.Leases()
 	q.names = registry.OwnerNames(host, held)
-	q.trees = registry.Trees(host, held)
+	q.readTrees(held)
 	if q.subject.Running {
 		q.own = host.Proc.Tree(q.subject.PID)
 	}
@@ -307,6 +307,15 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 		}
 	}
 	return lease, err
+}
+
+// readTrees finds which processes belong to shared leases and to the lease that this request is inside of. It walks
+// /proc, so it is not called under the folder lock.
+func (q *request) readTrees(held []job.Lease) {
+	q.trees = registry.Trees(q.host, held)
+	if above := q.enclosingLeases(held); len(above) > 0 {
+		q.trees[above[0]] = append(q.trees[above[0]], registry.Inside(q.host, q.machine, held, above)...)
+	}
 }
 
 // context collects what a decision needs besides the request, and notes about strange masks.

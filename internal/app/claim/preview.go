@@ -51,7 +51,8 @@ func DecideOn(host *machine.Host, spec job.Spec, m gpu.Machine) (job.Plan, *job.
 	if err != nil {
 		return job.Plan{}, nil, err
 	}
-	q := request{host: host, spec: spec, machine: m, names: registry.OwnerNames(host, held), env: host.Unmasked(), trees: registry.Trees(host, held), rules: rules}
+	q := request{host: host, spec: spec, machine: m, names: registry.OwnerNames(host, held), env: host.Unmasked(), rules: rules}
+	q.readTrees(held)
 	now := time.Now()
 	if q.queue, err = queueNow(host, &q, held, now); err != nil {
 		return job.Plan{}, nil, err

@@ -49,6 +49,11 @@ func (w *waiting) showProgress(there bool) {
 			s.Holders = append(s.Holders, h)
 		}
 	}
+	for _, r := range w.refusal.Reasons { // the way out for someone who needs any GPU now
+		if r.Code == "weak" || r.Code == "use-unknown" {
+			s.Holders = append(s.Holders, status.Holder{Device: fmt.Sprintf("GPU %d", r.Index), Text: "not waited for, " + r.Text + "; " + r.Remedy})
+		}
+	}
 	inLease := w.mine != nil && w.mine.Ticket.Parent != ""
 	for _, r := range w.refusal.Reasons { // outside of a lease a mask hides it, perhaps forgotten in a shell, and another device may be free
 		if r.Code == "hidden" && !inLease {

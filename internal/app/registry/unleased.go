@@ -64,6 +64,34 @@ func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]st
 	return out
 }
 
+// Inside lists the processes that belong to the first of these leases, to a lease inside of it, or to one of the others,
+// which are around it. It reads /proc only if a process of the lease's user is on one of its devices.
+func Inside(host *machine.Host, m gpu.Machine, held []job.Lease, around []string) (pids []int) {
+	parent := map[string]string{}
+	for _, l := range held {
+		parent[l.ID] = l.Parent
+	}
+	first := slices.IndexFunc(held, func(l job.Lease) bool { return len(around) > 0 && l.ID == around[0] })
+	if first < 0 || !slices.ContainsFunc(m.Processes, func(p gpu.Process) bool {
+		return p.UID != nil && *p.UID == held[first].UID && covers(host, m, held[first], p.GPU)
+	}) {
+		return nil
+	}
+	for pid, id := range LeasesByPID(host, m, held) {
+		if slices.Contains(around, id) {
+			pids = append(pids, pid)
+			continue
+		}
+		for steps := 0; id != "" && steps < len(held); steps++ { // forged parents may go in a circle
+			if id = parent[id]; id == around[0] {
+				pids = append(pids, pid)
+				break
+			}
+		}
+	}
+	return pids
+}
+
 // commands reports whether the process of a lease is its command: a user may write any PID into a lease of one's own. A
 // command may have become root's (sudo), and root leases for others.
 func commands(host *machine.Host, l job.Lease) bool {

@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/prompt"
+	"gpuard/internal/core/status"
 	"gpuard/internal/host/dialog"
 	"gpuard/internal/host/interrupt"
 )
@@ -73,7 +74,13 @@ func consider(host *machine.Host, q *prompt.Question, spec job.Spec, m gpu.Machi
 	if err != nil {
 		return err
 	}
-	if c.Use = "free"; refusal == nil && len(plan.Devices) > 0 {
+	c.Use = "free"
+	for _, g := range plan.Devices {
+		if d, slice, ok := m.Find(g.UUID); ok && d.UseUnknown(slice) {
+			c.Use = status.Unknown.Word()
+		}
+	}
+	if refusal == nil && len(plan.Devices) > 0 {
 		q.Choices = append(q.Choices, c)
 		return nil
 	}

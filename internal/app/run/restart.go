@@ -28,7 +28,7 @@ type lookout func(ctx context.Context, on job.Lease) <-chan move
 func (s *supervision) elsewhere(ctx context.Context, l *Launch, m move) *Launch {
 	spec := s.limited(s.spec)
 	spec.Waiting, spec.Moving = job.Waiting{No: true}, l.Lease
-	spec.Exclude = excludeAlso(spec.Exclude, l.Plan, m.avoid)
+	spec.Avoid = append(l.Plan.UUIDs(), m.avoid...)
 	next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting}, spec)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -48,15 +48,6 @@ func (s *supervision) loudly(text string) {
 		return
 	}
 	s.host.Say(text)
-}
-
-// excludeAlso adds devices to those that a request does not want.
-func excludeAlso(exclude []string, plan job.Plan, more []gpu.UUID) []string {
-	exclude = slices.Clone(exclude)
-	for _, id := range append(plan.UUIDs(), more...) {
-		exclude = append(exclude, string(id))
-	}
-	return exclude
 }
 
 // again starts a command that failed once more, where that is wanted. It returns nil when not.
@@ -170,7 +161,7 @@ func (s *supervision) onward(ctx context.Context, l *Launch, child *launch.Child
 // anew leases for another start what is not broken, as at the beginning.
 func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
 	spec := s.limited(s.spec)
-	spec.Exclude = excludeAlso(spec.Exclude, job.Plan{}, broken)
+	spec.Avoid = broken
 	next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting}, spec)
 	if err != nil {
 		if s.done.Why = err.Error(); ctx.Err() == nil {

@@ -24,6 +24,12 @@ func cards(driver string, capabilities ...string) hostinfo.Site {
 	return hostinfo.Site{Machine: hostinfo.Read(m)}
 }
 
+// model gives the first device another name.
+func model(s hostinfo.Site, name string) hostinfo.Site {
+	s.Machine.Found.Devices[0].Name = name
+	return s
+}
+
 // amdOnly is a machine with one AMD device.
 func amdOnly() hostinfo.Site {
 	return hostinfo.Site{Machine: hostinfo.Read(gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1234567812345678", Name: "AMD Instinct MI210", Vendor: gpu.AMD, MemoryTotal: new(64 * gpu.GiB)}}})}
@@ -376,6 +382,7 @@ func TestPythonSays(t *testing.T) {
 			pythons(cards("580.65.06", "8.9"), venv("tensorflow==2.18.0", "nvidia-cudnn-cu12==9.1.0.70"))},
 		{"jax-build", "in /home/ann/venv (Python 3.11), jaxlib 0.7.0 has no plugin for NVIDIA devices", "/home/ann/venv/bin/python3 -m pip install 'jax[cuda12]==0.7.0'",
 			pythons(cards("570.124.06", "8.9"), venv("jax==0.7.0", "jaxlib==0.7.0"))},
+		{"tensor-cores", "T400 4GB (7.5, Turing) has no tensor cores", "", model(cards("580.65.06", "7.5"), "NVIDIA T400 4GB")},
 		{"tensor-cores", "Card 8.9 (8.9, Ada Lovelace) has tensor cores for fp16, bf16, tf32, fp8, int8, int4", "", cards("580.65.06", "8.9")},
 		{"python-environments", "2 Python environments: /home/ann/venv (Python 3.11), with torch 2.9.0; /opt/e", "", pythons(cards("580.65.06", "8.9"), venv("torch==2.9.0"), hostinfo.Python{Prefix: "/opt/e"})},
 	} {

@@ -261,7 +261,7 @@ func cpuBuild(p hostinfo.Python, library string) bool {
 func tensorCores() Check {
 	page := Page{
 		Code: "tensor-cores", Title: "Number types that the tensor cores of each card multiply",
-		Text: "Tensor cores multiply small matrices many times faster than the other units, but only of some number types: fp16 from Volta (7.0) on, int8 from Turing (7.5) on, bf16 and tf32 from Ampere (8.0) on, fp8 from Ada (8.9) and Hopper (9.0) on, fp6 and fp4 on Blackwell. A type that a card lacks is refused, or emulated so slowly that nothing is gained: bf16 on Turing, for instance.\n\n" +
+		Text: "Tensor cores multiply small matrices many times faster than the other units, but only of some number types: fp16 from Volta (7.0) on, int8 from Turing (7.5) on (without the GTX 16 series, T400 to T2000 and MX450, which have no tensor cores), bf16 and tf32 from Ampere (8.0) on, fp8 from Ada (8.9) and Hopper (9.0) on, fp6 and fp4 on Blackwell. A type that a card lacks is refused, or emulated so slowly that nothing is gained: bf16 on Turing, for instance.\n\n" +
 			"Choose the type by the oldest card that a program may be given: `fp16` where a card lacks `bf16`. With tf32, `torch.set_float32_matmul_precision(\"high\")` makes 32-bit matrix products use it.",
 		From: []string{"https://docs.nvidia.com/cuda/cuda-programming-guide/ (Compute Capabilities: Tensor Core Input Data Types)", "https://docs.nvidia.com/cuda/parallel-thread-execution/"},
 	}
@@ -276,11 +276,12 @@ func tensorCores() Check {
 			if c == nil {
 				continue
 			}
+			has, _ := compat.HasTensorCores(s.Machine.Found.Devices[i])
 			h, known := compat.Of(*c)
 			switch {
 			case !known:
 				found = append(found, Finding{Code: page.Code, Severity: Unknown, Seen: fmt.Sprintf("%s has compute capability %s, which this version of gpuard does not know", gpu.Model(model), c)})
-			case h.Tensor == nil:
+			case !has:
 				found = append(found, Finding{Code: page.Code, Severity: Info, Seen: fmt.Sprintf("%s (%s, %s) has no tensor cores", gpu.Model(model), c, h.Architecture), Why: "fp16 and bf16 save memory on it, and no time"})
 			default:
 				found = append(found, Finding{Code: page.Code, Severity: Info, Seen: fmt.Sprintf("%s (%s, %s) has tensor cores for %s", gpu.Model(model), c, h.Architecture, strings.Join(h.Tensor, ", ")), Why: "other number types run without them, at a fraction of the speed"})

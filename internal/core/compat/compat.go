@@ -92,7 +92,7 @@ type Table struct {
 // Tables lists all data files of versions, for the documentation.
 func Tables() []Table {
 	var all []Table
-	for _, text := range []string{cudaTable, hardwareTable, torchTable, packageTable} {
+	for _, text := range []string{cudaTable, hardwareTable, tensorlessTable, integratedTable, torchTable, packageTable} {
 		all = append(all, table(text))
 	}
 	return all

@@ -14,10 +14,12 @@ func TestTablesAreWellFormed(t *testing.T) {
 		text     string
 		versions []int // columns that hold a version or "-"
 	}{
-		"cuda":     {cudaTable, []int{0, 1}},
-		"hardware": {hardwareTable, []int{0, 3, 4}},
-		"torch":    {torchTable, []int{0, 1, 2}},
-		"packages": {packageTable, []int{1, 2, 3, 4, 5}},
+		"cuda":       {cudaTable, []int{0, 1}},
+		"hardware":   {hardwareTable, []int{0, 3, 4}},
+		"tensorless": {tensorlessTable, nil},
+		"integrated": {integratedTable, nil},
+		"torch":      {torchTable, []int{0, 1, 2}},
+		"packages":   {packageTable, []int{1, 2, 3, 4, 5}},
 	} {
 		tab, err := readTable(file.text)
 		if err != nil {

@@ -55,6 +55,8 @@ type Device struct {
 	PCI    string // "0000:17:00.0", lower case, four digits of domain
 	Minor  *int   // N of /dev/nvidiaN; of /dev/dri/renderDN for AMD
 
+	Integrated *bool // it is part of a processor and works in the main memory; nil unknown
+
 	MemoryTotal    *Bytes
 	MemoryUsed     *Bytes   // by processes; without the driver's own reserve where Reserved is known
 	MemoryReserved *Bytes   // by the driver and firmware
@@ -258,6 +260,17 @@ func (m *Machine) Under(pids []int) []string {
 		}
 	}
 	return out
+}
+
+// UseUnknown reports whether nothing tells if the device, or its slice, is in use: its memory, its load and its processes
+// cannot be read, as on Jetson modules, old GeForce boards and some virtual GPUs. A device that does not answer has a
+// Problem instead.
+func (d *Device) UseUnknown(slice *MIGDevice) bool {
+	used, load := d.MemoryUsed, d.Utilization
+	if slice != nil { // the load of a split device is not reported
+		used, load = slice.MemoryUsed, nil
+	}
+	return d.Problem == "" && d.Unlisted != "" && used == nil && load == nil
 }
 
 // UsesMIG reports whether the device is split: such a device is given as slices, never whole.

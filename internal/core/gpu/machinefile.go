@@ -141,6 +141,7 @@ func (d *Device) more() []key {
 		{"recovery_action", false, text[string]{into: &d.RecoveryAction}},
 		{"persistence", false, yesNo(&d.Persistence)},
 		{"compute_mode", false, text[string]{into: &d.ComputeMode}},
+		{"integrated", false, yesNo(&d.Integrated)},
 		{"compute", false, optional[Capability]{&d.Compute, func(c *Capability) value { return capability{c} }}},
 		{"numa", false, integer(&d.NUMA, 0, 1<<16)},
 		{"mig_mode", false, yesNo(&d.MIGMode)},

@@ -176,6 +176,7 @@ func deviceRows() []row {
 		{"Private", "--private-state", func(w *Work) bool { return w.Private }, exact("the engine keeps the devices, and there is no lease of gpuard").everywhere()},
 		{"Spec.KeepWhile", "--keep-while", func(w *Work) bool { return w.Spec.KeepWhile != "" }, refused("no other engine keeps devices for a next start", "leave it out").everywhere()},
 		{"Spec.Asked", "when it was handed in", func(w *Work) bool { return !w.Spec.Asked.IsZero() }, approximate("the engine counts from when it gets the job").everywhere()},
+		{"Spec.Avoid", "devices that it leaves", func(w *Work) bool { return len(w.Spec.Avoid) > 0 }, named.everywhere()},
 		{"Spec.Moving", "a lease that is given back", func(w *Work) bool { return w.Spec.Moving != "" }, named.everywhere()},
 	}
 }

@@ -41,6 +41,7 @@ type Spec struct {
 	Ranks      *Ranks          // --torchrun, --ranks: several processes of the command; nil is one
 	Waiting    Waiting         `json:"-"` // what happens while no device is free
 	Moving     string          `json:"-"` // the lease that is given back for this one; "" none. No flag
+	Avoid      []gpu.UUID      `json:"-"` // devices that the job leaves: hot, slow or sick ones. No flag
 }
 
 // Waiting is what a request does while no device is free. The zero value waits for as long as it takes.
@@ -135,7 +136,7 @@ type Reason struct {
 	Index     int       `json:"index"`
 	Name      string    `json:"name"`
 	Verdict   Verdict   `json:"verdict"`
-	Code      string    `json:"code"`                // stable word: "leased", "kept", "foreign-process", "memory", "unhealthy", "drained", "policy", "compute-mode", "excluded", "model", "compute", "mig", "not-named", "order"
+	Code      string    `json:"code"`                // stable word: "leased", "kept", "foreign-process", "memory", "unhealthy", "drained", "policy", "compute-mode", "excluded", "model", "compute", "mig", "not-named", "weak", "use-unknown", "order"
 	Text      string    `json:"text"`                // names user, PID, memory and command where a process is the reason
 	Remedy    string    `json:"remedy,omitempty"`    // what would have to change, as a command where possible
 	Lease     string    `json:"lease,omitempty"`     // blocking lease

@@ -14,7 +14,7 @@ import (
 func (q *query) choose(candidates []*unit) []*unit {
 	if len(q.named) > 0 && q.spec.MIG == "" {
 		for _, u := range q.named {
-			u.reason.Verdict, u.reason.Text = job.Chosen, "chosen: named by --device"
+			u.reason.Verdict, u.reason.Text = job.Chosen, "chosen: named by --device"+blindText(u)
 		}
 		return q.named
 	}
@@ -29,10 +29,10 @@ func (q *query) choose(candidates []*unit) []*unit {
 		}
 	}
 	for _, u := range chosen {
-		u.reason.Verdict, u.reason.Text = job.Chosen, "chosen"+q.restOfSet(chosen, u)+q.whyThis(rules, u, chosen, others)
+		u.reason.Verdict, u.reason.Text = job.Chosen, "chosen"+q.restOfSet(chosen, u)+q.whyThis(rules, u, chosen, others)+blindText(u)
 	}
 	for _, u := range others {
-		u.reason.Text = "free, but " + q.whyNot(rules, u, chosen)
+		u.reason.Text = freeText(u) + ", but " + q.whyNot(rules, u, chosen)
 	}
 	q.otherVendors(chosen)
 	slices.SortFunc(chosen, q.programOrder(chosen))
@@ -77,10 +77,14 @@ func linkWords(class int) string {
 // by itself but part of a better set.
 func (q *query) whyThis(rules []rule, u *unit, chosen, others []*unit) string {
 	if len(others) == 0 {
-		if len(chosen) == 1 {
-			return ": the only one that " + q.freeWord(1)
+		class := ""
+		if slices.ContainsFunc(q.units, isAside) {
+			class = "of its class "
 		}
-		return ": no other " + q.freeWord(1)
+		if len(chosen) == 1 {
+			return ": the only one " + class + "that " + q.freeWord(1)
+		}
+		return ": no other " + class + q.freeWord(1)
 	}
 	next := others[0]
 	if swapped := better(q.gradeOf(chosen), q.gradeOf(swap(chosen, u, next))); len(chosen) > 1 && swapped < 0 {
@@ -96,6 +100,8 @@ func (q *query) whyThis(rules []rule, u *unit, chosen, others []*unit) string {
 // setWords says why a set with the other device would be worse; name is that device, or "it".
 func (q *query) setWords(other, ours grade, name string) string {
 	switch {
+	case other.aside != ours.aside:
+		return name + " is far weaker than the others"
 	case other.ours != ours.ours:
 		return fmt.Sprintf("%s is already used inside %s", name, q.inside())
 	case other.strange != ours.strange:

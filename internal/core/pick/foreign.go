@@ -71,8 +71,8 @@ func (q *query) foreign(u *unit, ps []gpu.Process, out *use) {
 	q.noteForeign(out, own, display, others, unseen)
 }
 
-// isOwn reports whether a process belongs to the caller: the lease is for it, or it runs inside the caller's lease.
-// Inside a lease only the owner is compared, because the process trees are not known here.
+// isOwn reports whether a process belongs to the caller: the lease is for it, or it provably runs inside the caller's
+// lease. That it is of the same user on a device of the lease proves nothing: it may have been started elsewhere.
 func (q *query) isOwn(p gpu.Process) bool {
 	if slices.Contains(q.in.Own, p.PID) {
 		return true
@@ -80,7 +80,7 @@ func (q *query) isOwn(p gpu.Process) bool {
 	if q.in.Allocation != "" {
 		return true
 	}
-	return q.in.Parent != nil && p.UID != nil && *p.UID == q.in.Parent.UID
+	return q.in.Parent != nil && p.UID != nil && *p.UID == q.in.Parent.UID && slices.Contains(q.in.Trees[q.in.Parent.ID], p.PID)
 }
 
 func (q *query) unexplained(u *unit, known gpu.Bytes) (rest gpu.Bytes, readable bool) {
@@ -97,14 +97,14 @@ func (q *query) tooMuch(u *unit, others, display processSet, unseen gpu.Bytes, r
 	switch o := q.modeTaken(u, others); {
 	case o != nil:
 		return o
-	case others.known > tolerate.Memory || others.vague && !readable:
-		return q.inUse(others, "")
+	case others.known > tolerate.Memory || others.vague && !readable && !q.lookAway(u):
+		return q.orLookAway(u, q.inUse(others, ""))
 	case young >= 0:
 		return q.inUse(processSet{ps: others.ps[young : young+1]}, ", which has just started")
 	case len(others.ps) > 0 && q.working(u):
 		return q.inUse(others, fmt.Sprintf(", and it is %.0f %% busy", *u.utilization()*100))
-	case display.known > tolerate.Display || display.vague && !readable:
-		return q.displayTooLarge(display)
+	case display.known > tolerate.Display || display.vague && !readable && !q.lookAway(u):
+		return q.orLookAway(u, q.displayTooLarge(display))
 	case unseen > tolerate.Memory:
 		return &obstacle{code: "foreign-memory",
 			text:   fmt.Sprintf("%s are used by no visible process (container or another PID namespace)", unseen),
@@ -124,6 +124,10 @@ func (q *query) inUse(c processSet, tail string) *obstacle {
 // noteForeign adds notes about tolerated processes without a lease, each with how to end it, and one about the display.
 func (q *query) noteForeign(out *use, own, display, others processSet, unseen gpu.Bytes) {
 	for _, p := range others.ps {
+		if out.blind && p.Memory == nil {
+			out.notes = append(out.notes, fmt.Sprintf("beside %s, as --any says", q.processText(p)))
+			continue
+		}
 		note := "tolerated small neighbour " + q.processText(p)
 		if !ending(p) {
 			note += "; " + q.endText(p)

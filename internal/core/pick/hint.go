@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"gpuard/internal/core/gpu"
 )
 
 // misnamed suggests what to write instead of a name that no device has.
@@ -15,8 +13,8 @@ func (q *query) misnamed(all []*unit, flag, name string) string {
 	}
 	switch strings.ToLower(name) {
 	case "all", "*":
-		if flag == "device" && q.wholeGPUs() > 0 {
-			return fmt.Sprintf("write --gpus %d for all of them", q.wholeGPUs())
+		if flag == "device" && slices.ContainsFunc(all, func(u *unit) bool { return u.mig == nil && !u.dev.UsesMIG() }) {
+			return "write --gpus all"
 		}
 		return "write --cpu to run without a GPU"
 	case "none", "no", "-1":
@@ -37,18 +35,6 @@ func (q *query) misnamed(all []*unit, flag, name string) string {
 		return "leave it out of --exclude; gpuard status lists the devices"
 	}
 	return "write an index, a UUID or its unique beginning, or a PCI id; gpuard status lists them"
-}
-
-// wholeGPUs is the largest number of whole GPUs that one job can ask for.
-func (q *query) wholeGPUs() int {
-	byVendor, n := map[gpu.Vendor]int{}, 0
-	for i := range q.m.Devices {
-		if d := &q.m.Devices[i]; !d.UsesMIG() {
-			byVendor[d.Vendor]++
-			n = max(n, byVendor[d.Vendor])
-		}
-	}
-	return n
 }
 
 // numbered reads names as programs and users write them: "GPU0", "gpu:0", "cuda:0". A runtime's name, such as

@@ -13,7 +13,7 @@ import (
 // model or memory size of a device that does not answer is no such reason: it is reported as sick, and may recover.
 func (q *query) never(u *unit) *obstacle {
 	for _, rule := range []func(*unit) *obstacle{
-		q.unnamed, q.unseen, q.unwanted, q.forbidden, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall,
+		q.unnamed, q.unseen, q.unwanted, q.forbidden, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall, q.farBelow,
 	} {
 		if o := rule(u); o != nil {
 			return o
@@ -41,8 +41,11 @@ func (q *query) unseen(u *unit) *obstacle {
 }
 
 func (q *query) unwanted(u *unit) *obstacle {
-	if u.excluded {
+	switch {
+	case u.excluded:
 		return &obstacle{code: "excluded", text: "excluded by --exclude", remedy: "exclude fewer devices"}
+	case slices.Contains(q.spec.Avoid, u.id()) || slices.Contains(q.spec.Avoid, u.dev.UUID):
+		return &obstacle{code: "excluded", text: "the job leaves it"}
 	}
 	return nil
 }

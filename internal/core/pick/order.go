@@ -13,16 +13,19 @@ import (
 // The order of eligible devices of one vendor.
 //
 // For one device, the first of these rules that finds a difference decides:
+//   - a device that is far weaker than others comes last, inside a lease that has both; elsewhere it is not eligible
+//     (class.go)
 //   - a device on which the caller's own lease already runs something comes last
 //   - a device that the job had before comes first (Spec.Prefer), so that a service stays where its model is cached and
 //     where its users find it
 //   - a share goes first to devices that carry shares already, so that whole devices stay free for others
+//   - with a memory need, the smallest device comes first: all that are eligible suffice
 //   - jobs are spread, idle devices first, while no job waits and at least a quarter of the devices are idle and free;
 //     otherwise they are packed, onto the device with the least sufficient free memory. --place forces one of the two
 //   - the cooler device, then the one that this user had last
 //   - the highest index, because GPU 0 often drives the display
 //
-// Several devices are chosen as a set: first the fewest devices in use, then the most that the job had before, then the
+// Several devices are chosen as a set: first the fewest that are far weaker, then the fewest devices in use, then the most that the job had before, then the
 // fewest models, then (shares) the fewest without shares, then (spread) the fewest busy ones, then the best worst link
 // between any two, then the best sum of links, and only then the rules above, in lexical order of the devices. So memory
 // fit and temperature never cost a faster link. The program sees the devices in index order or, if the job had all of
@@ -39,7 +42,7 @@ type rule struct {
 }
 
 func (q *query) rules() []rule {
-	rules := []rule{q.useRule(), hadRule(), shareRule()}
+	rules := []rule{classRule(), q.useRule(), hadRule(), shareRule(), q.sizeRule()}
 	switch {
 	case q.spec.MIG != "":
 		rules = append(rules, q.sliceRule())

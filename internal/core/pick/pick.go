@@ -8,7 +8,7 @@
 //	}
 //
 // It first drops devices that can never serve the job (hidden, excluded, not named, wrong model, too old, too small,
-// split), then devices that are busy now (sick, leased, used without a lease, too little memory). From the rest it
+// split, far weaker than others), then devices that are busy now (sick, leased, used without a lease, too little memory). From the rest it
 // takes the best, in the order that order.go describes.
 //
 // It must not read the machine, the clock or the environment, and it records nothing: the same input, in any order,
@@ -36,7 +36,7 @@ type Context struct {
 	Hidden     map[gpu.UUID]string     // devices that this caller may not see, and why: "CUDA_VISIBLE_DEVICES=1 hides it"
 	Last       []gpu.UUID              // the devices this user had last
 	Own        []int                   // PIDs that the lease is for and that run already: they do not block
-	Trees      map[string][]int        // process tree of each shared lease, by lease ID; a process in none is foreign
+	Trees      map[string][]int        // processes of each shared lease and of Parent, by lease ID; a process in none is foreign
 	Kept       map[gpu.UUID]job.Ticket // devices reserved for a waiting job that is ahead of this one
 	Waiting    bool                    // other jobs wait for devices: pack instead of spreading
 	Tolerate   Tolerance
@@ -78,6 +78,7 @@ func Place(spec job.Spec, m gpu.Machine, held []job.Lease, in Context) (job.Plan
 	}
 	q.decideMode()
 	q.countOwned()
+	q.setAside()
 	for _, u := range q.units {
 		u.reason = q.judge(u)
 	}
@@ -202,6 +203,9 @@ func (q *query) plan(chosen []*unit) job.Plan {
 			plan.Notes = append(plan.Notes, fmt.Sprintf("%s: %s", u.label, note))
 		}
 	}
+	if text := blindNote(chosen); text != "" {
+		plan.Notes = append(plan.Notes, text)
+	}
 	if text := modelsText(chosen); text != "" && len(q.named) == 0 {
 		plan.Notes = append(plan.Notes, text)
 	}
@@ -226,7 +230,7 @@ func (q *query) reasons() []job.Reason {
 	out := []job.Reason{}
 	for _, u := range q.units {
 		if u.reason.Verdict == job.Eligible && u.reason.Text == "" {
-			u.reason.Text = "free"
+			u.reason.Text = freeText(u)
 		}
 		out = append(out, u.reason)
 	}

@@ -105,8 +105,13 @@ func (s *source) device(i, devices int) gpu.Device {
 		d.RecoveryAction = "reset"
 	case 4:
 		d.MemoryUsed, d.Temperature = nil, nil
+		if s.coin() {
+			d.Unlisted = "not supported"
+		}
 	case 5:
 		d.MemoryReserved, d.Utilization = new(gpu.GiB), new(0.5)
+	case 7:
+		d.Name, d.Integrated = "NVIDIA A10", new(s.coin())
 	case 6:
 		for j := range 1 + s.upTo(3) {
 			profile := []string{"1g.10gb", "2g.20gb"}[s.upTo(2)]
@@ -209,9 +214,9 @@ func (p puzzle) deserted() puzzle {
 	for i := range out.machine.Devices {
 		d := &out.machine.Devices[i]
 		if d.Problem != "" && d.Compute == nil {
-			d.Compute = &gpu.Capability{Major: 9} // its unknown capability may turn out to be new enough
+			d.Compute = &gpu.Capability{Major: 8} // its unknown capability may turn out to be new enough, and be of any class
 		}
-		d.MemoryUsed, d.RecoveryAction, d.Problem, d.Drained, d.XIDs = new(gpu.Bytes(0)), "", "", "", nil
+		d.RecoveryAction, d.Problem, d.Drained, d.XIDs, d.MemoryUsed = "", "", "", nil, new(gpu.Bytes(0))
 		d.MIG = slices.Clone(d.MIG)
 		for j := range d.MIG {
 			d.MIG[j].MemoryUsed = new(gpu.Bytes(0))
@@ -267,6 +272,9 @@ func (p puzzle) checkRefusal(t *testing.T, r *job.Refusal) {
 	t.Helper()
 	if !strings.HasPrefix(r.Summary, "cannot ") || r.Remedy == "" || strings.Contains(r.Summary+r.Remedy, ", or ,") || strings.Contains(r.Summary, "()") {
 		t.Errorf("summary %q, remedy %q", r.Summary, r.Remedy)
+	}
+	if slices.ContainsFunc(p.machine.Devices, func(d gpu.Device) bool { return d.UseUnknown(nil) }) {
+		return // without use it is of another class
 	}
 	d := p.deserted()
 	if _, still := Place(d.spec, d.machine, d.held, d.in); r.Never != (still != nil) {

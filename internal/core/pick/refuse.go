@@ -109,6 +109,9 @@ func (q *query) busySummary() string {
 			continue
 		}
 		free += ordinal(eligible(u))
+		if isAside(u) {
+			continue
+		}
 		if q.spec.MIG == "" || u.mig != nil && strings.EqualFold(u.mig.Profile, q.spec.MIG) {
 			all++
 		}
@@ -117,10 +120,11 @@ func (q *query) busySummary() string {
 	if others {
 		what += " of " + vendorName(q.vendor)
 	}
-	if free == 0 {
-		return fmt.Sprintf("cannot give %s: none of %d %s", what, all, q.freeWord(1))
+	text := fmt.Sprintf("cannot give %s: none of %d %s", what, all, q.freeWord(1))
+	if free > 0 {
+		text = fmt.Sprintf("cannot give %s: %d of %d %s", what, free, all, q.freeWord(free))
 	}
-	return fmt.Sprintf("cannot give %s: %d of %d %s", what, free, all, q.freeWord(free))
+	return text + q.asideText()
 }
 
 // busyRemedy lists what frees a device, in index order; several may be needed together.
@@ -147,7 +151,7 @@ func (q *query) busyRemedy() string {
 	if missing := q.need - free; missing > 1 && len(busy) > 1 {
 		busy = []string{fmt.Sprintf("free %d more: %s", missing, strings.Join(busy, "; "))}
 	}
-	options = append(options, busy...)
+	options = append(append(options, busy...), q.takeAside(false)...)
 	return either(append(options, q.unhideRemedies()...))
 }
 
@@ -217,7 +221,7 @@ func either(options []string) string {
 func (q *query) remedies(v job.Verdict) []string {
 	var out []string
 	for _, u := range q.units {
-		if u.reason.Verdict == v && u.reason.Remedy != "" && u.reason.Code != "hidden" {
+		if u.reason.Verdict == v && u.reason.Remedy != "" && u.reason.Code != "hidden" && !isAside(u) {
 			out = append(out, u.reason.Remedy)
 		}
 	}
@@ -263,7 +267,7 @@ func (q *query) fitting() int {
 func (q *query) obstacles() string {
 	words := []struct{ code, text string }{
 		{"hidden", "hidden"}, {"excluded", "excluded"}, {"not-named", "not named"}, {"mig", "split"}, {"model", "of another model"},
-		{"compute", "too old"}, {"memory", "too small"}, {"identity", "without a UUID"}, {"policy", "forbidden by " + q.forbiddingRules()},
+		{"compute", "too old"}, {"memory", "too small"}, {"identity", "without a UUID"}, {"weak", "far weaker"}, {"use-unknown", "of unknown use"}, {"policy", "forbidden by " + q.forbiddingRules()},
 	}
 	var parts []string
 	for _, w := range words {
@@ -306,5 +310,5 @@ func (q *query) neverRemedy() string {
 			options = append(options, way)
 		}
 	}
-	return either(append(options, remedies...))
+	return either(append(append(options, remedies...), q.takeAside(true)...))
 }

@@ -49,6 +49,7 @@ func Servers(spec job.Spec, m gpu.Machine, in Context) []gpu.UUID {
 	if q.readNames() != nil {
 		return ids
 	}
+	q.setAside()
 	for _, u := range q.units {
 		u.use = q.usage(u)
 		u.reason = q.judge(u)

@@ -229,6 +229,10 @@ func device(index int, attributes []string) (gpu.Device, error) {
 			d.Utilization = maybe(value, func(v string) float64 { return float64(atoi(v)) / 100 })
 		case "compute":
 			d.Compute = maybe(value, func(v string) gpu.Capability { c, _ := gpu.ParseCapability(v); return c })
+		case "integrated":
+			d.Integrated = new(value == "yes")
+		case "unlisted":
+			d.Unlisted = strings.ReplaceAll(value, "_", " ")
 		case "mode":
 			d.ComputeMode = value
 		case "display":
@@ -443,6 +447,8 @@ func (s *scenario) readPlace(word, value string) bool {
 		for _, pid := range strings.Split(pids, ",") {
 			s.in.Trees[id] = append(s.in.Trees[id], atoi(pid))
 		}
+	case "avoid":
+		s.spec.Avoid = append(s.spec.Avoid, s.id(value))
 	case "had":
 		for _, name := range strings.Split(value, ",") {
 			s.spec.Prefer = append(s.spec.Prefer, s.id(name))

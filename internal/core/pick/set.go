@@ -10,6 +10,7 @@ import (
 
 // grade is the value of a set of devices; earlier fields count more.
 type grade struct {
+	aside   int // devices that others of the lease are far better than
 	ours    int // devices that the caller's own lease already uses
 	strange int // devices that the job did not have before
 	models  int // different models: a job that works in step waits for its slowest device
@@ -22,6 +23,8 @@ type grade struct {
 // better compares two grades; the better one sorts first.
 func better(a, b grade) int {
 	switch { // not cmp.Or: the search spends half its time here
+	case a.aside != b.aside:
+		return cmp.Compare(a.aside, b.aside)
 	case a.ours != b.ours:
 		return cmp.Compare(a.ours, b.ours)
 	case a.strange != b.strange:
@@ -94,7 +97,7 @@ type search struct {
 const maxSteps = 1 << 17
 
 func (q *query) bestSet(sorted []*unit) []*unit {
-	s := &search{from: sorted, spread: q.spread, n: q.need, top: grade{ours: math.MaxInt}}
+	s := &search{from: sorted, spread: q.spread, n: q.need, top: grade{aside: math.MaxInt}}
 	for _, a := range sorted {
 		row := make([]int, len(sorted))
 		for j, b := range sorted {
@@ -138,6 +141,7 @@ func (s *search) extended(g grade, i int) grade {
 	if slices.ContainsFunc(s.picked, func(j int) bool { return s.from[j].dev.Name == s.from[i].dev.Name }) {
 		g.models--
 	}
+	g.aside += ordinal(s.from[i].aside != nil)
 	g.ours += ordinal(s.from[i].use.ours)
 	g.strange += ordinal(!s.from[i].had)
 	g.fresh += ordinal(!s.from[i].use.shared)
@@ -160,6 +164,7 @@ func (s *search) bestPossible(g grade) grade {
 func (q *query) gradeOf(set []*unit) grade {
 	g := grade{worst: bestLink}
 	for i, a := range set {
+		g.aside += ordinal(a.aside != nil)
 		g.ours += ordinal(a.use.ours)
 		g.strange += ordinal(!a.had)
 		g.fresh += ordinal(!a.use.shared)

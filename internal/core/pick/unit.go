@@ -20,6 +20,7 @@ type unit struct {
 	excluded    bool           // --exclude names it
 	had         bool           // the job had it before (Spec.Prefer)
 	forbiddenBy string         // the rule that forbids it; "" none
+	aside       *obstacle      // others are far better (class.go)
 	use         use
 	reason      job.Reason
 }

@@ -16,6 +16,7 @@ type use struct {
 	processes []job.Blocker // that block, or are tolerated
 	notes     []string      // for a plan with this device
 	idle      bool
+	blind     bool       // nothing tells whether it is in use
 	ours      bool       // free for the caller, whose own lease or allocation already runs processes on it
 	shared    bool       // carries shares already
 	left      *gpu.Bytes // memory that can be promised; nil where no share was asked for, or none can be given
@@ -31,7 +32,7 @@ func (u *use) lacksRoom() bool {
 // device would be in vain.
 func (q *query) usage(u *unit) use {
 	ps := q.processes(u)
-	out := use{idle: q.isIdle(u, ps), processes: blockers(ps)}
+	out := use{idle: q.isIdle(u, ps), blind: blind(u), processes: blockers(ps)}
 	for _, judge := range []func(*unit) *obstacle{q.sick, q.drained, q.closed} {
 		if out.busy = judge(u); out.busy != nil {
 			break

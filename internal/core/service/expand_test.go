@@ -64,6 +64,8 @@ func TestEach(t *testing.T) {
 		{four, pick.Context{}, []Flag{{Name: "exclude", Value: "1,2"}}, "node-0:0 node-1:3"},
 		{four, pick.Context{}, []Flag{{Name: "device", Value: "3,1"}}, "node-0:3 node-1:1"},
 		{four, pick.Context{}, []Flag{{Name: "device", Value: "3,7,3"}}, "node-0:3 node-1! node-2!"},
+		{mixed, pick.Context{}, nil, "node-0:0 node-1:1"},
+		{mixed, pick.Context{}, []Flag{{Name: "mem", Value: "10G"}}, "node-0:0 node-1:1 node-2:2 node-3:3"},
 		{mixed, pick.Context{}, []Flag{{Name: "model", Value: "*L4*"}}, "node-0:2 node-1:3"},
 		{mixed, pick.Context{}, []Flag{{Name: "mem", Value: "40G"}}, "node-0:0 node-1:1"},
 		{mixed, pick.Context{}, []Flag{{Name: "share", Value: "30G"}}, "node-0:0 node-1:1"},

@@ -20,7 +20,8 @@ type ownLine struct {
 	turn    queue.Turn
 	tickets []job.Ticket
 	rooms   map[gpu.UUID]pick.Room
-	all     []gpu.UUID
+	whole   []gpu.UUID // devices that are given whole
+	shared  []gpu.UUID // and as shares
 	waits   int
 	moved   int // tickets that were given to another job
 }
@@ -35,7 +36,12 @@ type owner struct {
 func newOwnLine(r *replay) *ownLine {
 	l := &ownLine{r: r, users: map[uint32]*owner{}, rooms: map[gpu.UUID]pick.Room{}}
 	for i := range r.devices {
-		l.all = append(l.all, r.devices[i].id)
+		if d := &r.devices[i]; d.givenWhole {
+			l.whole = append(l.whole, d.id)
+		}
+		if d := &r.devices[i]; d.givenShared {
+			l.shared = append(l.shared, d.id)
+		}
 	}
 	return l
 }
@@ -86,7 +92,11 @@ func (l *ownLine) seat(user uint32) {
 		}
 		j := &l.r.jobs[i]
 		u.ticketed++
-		l.tickets = append(l.tickets, job.Ticket{ID: strconv.Itoa(i), UID: uid(j), Arrival: l.r.now, Asked: j.Arrival, Devices: l.all, Count: int(j.GPUs),
+		devices := l.whole
+		if l.r.quota(j) > 0 {
+			devices = l.shared
+		}
+		l.tickets = append(l.tickets, job.Ticket{ID: strconv.Itoa(i), UID: uid(j), Arrival: l.r.now, Asked: j.Arrival, Devices: devices, Count: int(j.GPUs),
 			Share: l.r.quota(j), Time: u.past.Of(u.class(j))})
 	}
 }
@@ -132,8 +142,8 @@ func (l *ownLine) open() bool {
 	open := len(l.turn.Reserved) > 0
 	for k := range l.r.devices {
 		d := &l.r.devices[k]
-		room := pick.Room{Whole: d.leases == 0}
-		if d.whole == 0 && d.left > 0 {
+		room := pick.Room{Whole: d.givenWhole && d.leases == 0}
+		if d.givenShared && d.whole == 0 && d.left > 0 {
 			room.Share = &d.left
 		}
 		l.rooms[d.id] = room

@@ -99,7 +99,11 @@ func (l *plainLine) fits(c class) bool {
 // whole devices: a job that waits for a share waits for an unused one.
 func (l *plainLine) shadow(c class) (at int64, left int) {
 	ends := make([]int64, 0, len(l.r.devices)) // of each device
+	quota := l.r.quota(&Job{Share: c.share})
 	for k := range l.r.devices {
+		if !l.r.devices[k].serves(quota) {
+			continue
+		}
 		end := l.r.now
 		if d := &l.r.devices[k]; d.leases > 0 {
 			for i := range l.r.running {

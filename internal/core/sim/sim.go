@@ -86,6 +86,8 @@ type device struct {
 	left   gpu.Bytes // shares that it could still give
 	leases int
 	whole  int // exclusive ones among them
+
+	givenWhole, givenShared bool // pick gives it so: not what is far weaker than the others
 }
 
 // run is a job that runs.
@@ -114,9 +116,10 @@ type turn struct {
 
 func newReplay(jobs []Job, s Setup) *replay {
 	r := &replay{Setup: s, jobs: jobs, places: map[gpu.UUID]int{}, in: pick.Context{Tolerate: pick.DefaultTolerance()}}
+	whole, shared := pick.Servers(job.Spec{GPUs: 1}, s.Machine, r.in), pick.Servers(job.Spec{GPUs: 1, Share: 1}, s.Machine, r.in)
 	for i := range s.Machine.Devices {
 		d := &s.Machine.Devices[i]
-		one := device{id: d.UUID, can: *pick.Promisable(d)}
+		one := device{id: d.UUID, can: *pick.Promisable(d), givenWhole: slices.Contains(whole, d.UUID), givenShared: slices.Contains(shared, d.UUID)}
 		one.left = one.can
 		r.share = max(r.share, one.can)
 		r.places[d.UUID] = len(r.devices)
@@ -174,7 +177,7 @@ func (r *replay) arrive(i int) {
 	j := &r.jobs[i]
 	able := 0
 	for k := range r.devices {
-		if d := &r.devices[k]; d.can >= r.quota(j) {
+		if d := &r.devices[k]; d.serves(r.quota(j)) && d.can >= r.quota(j) {
 			able++
 		}
 	}
@@ -224,9 +227,17 @@ func (r *replay) use(l job.Lease, by int) {
 // gives reports whether the device could be given to a job of this quota now.
 func (d *device) gives(quota gpu.Bytes) bool {
 	if quota > 0 {
-		return d.whole == 0 && d.left >= quota
+		return d.givenShared && d.whole == 0 && d.left >= quota
 	}
-	return d.leases == 0
+	return d.givenWhole && d.leases == 0
+}
+
+// serves reports whether the device is ever given to a job of this quota, or whole where that is 0.
+func (d *device) serves(quota gpu.Bytes) bool {
+	if quota > 0 {
+		return d.givenShared
+	}
+	return d.givenWhole
 }
 
 // quota is the share of a job in bytes.

@@ -174,6 +174,26 @@ func TestResult(t *testing.T) {
 	}
 }
 
+// TestUnequalGPUs: whole jobs are never given what is far smaller than the others, and shares are; the policies agree with
+// package pick, which would refuse a start.
+func TestUnequalGPUs(t *testing.T) {
+	m := invent(t, "demo:2xA100-80GB+2xL4")
+	for _, p := range Policies() {
+		whole := []Job{{Arrival: 1e9, Lasts: time.Hour, GPUs: 1}, {Arrival: 1e9, Lasts: time.Hour, GPUs: 1}, {Arrival: 1e9, Lasts: time.Hour, GPUs: 2}, {Arrival: 1e9, Lasts: 1, GPUs: 3}}
+		got, err := Replay(whole, Setup{Machine: m, Policy: p}, nil)
+		if err != nil || got.TooLarge != 1 || got.Span != 7200 {
+			t.Errorf("%s: %+v, %v", p.Name, got, err)
+		}
+		var shares []Job
+		for i := range int64(12) {
+			shares = append(shares, Job{Arrival: 1e9 + i, Lasts: time.Hour, GPUs: 1, Share: 200})
+		}
+		if got, err := Replay(shares, Setup{Machine: m, Policy: p}, nil); err != nil || got.Span >= 7200 {
+			t.Errorf("%s: 10 shares on the A100 and 2 on the L4 at a time: %+v, %v", p.Name, got, err)
+		}
+	}
+}
+
 // TestFairness: a user with one job among many of another one waits little, under the own rule.
 func TestFairness(t *testing.T) {
 	var jobs []Job

@@ -28,7 +28,7 @@ func (s *Report) Advise(m gpu.Machine, leases []job.Lease, uid uint32) {
 }
 
 // Using adds the lease of each process, and the memory that each lease uses on each of its devices; lease maps a process
-// to its lease.
+// to its lease. A process that it does not map is foreign, whoever owns it: being of the same user proves nothing.
 func (s *Report) Using(lease map[int]string) {
 	for i := range s.Devices {
 		d := &s.Devices[i]
@@ -45,8 +45,7 @@ func (d *Device) using(lease map[int]string, around []Lease) {
 		p := &d.Processes[i]
 		p.Lease = lease[p.PID]
 		its := func(l Lease) bool { return l.ID == p.Lease }
-		here := p.Lease != "" && (slices.ContainsFunc(d.Leases, its) || slices.ContainsFunc(around, its))
-		p.Foreign = p.Foreign && !here
+		p.Foreign = p.Lease == "" || !slices.ContainsFunc(d.Leases, its) && !slices.ContainsFunc(around, its)
 	}
 	for i := range d.Leases {
 		l := &d.Leases[i]

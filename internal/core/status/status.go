@@ -39,14 +39,26 @@ type Report struct {
 type Use string
 
 // Uses of a device. Draining: its present leases stay, and no new ones are given. Busy: processes without a lease use
-// more than is tolerated.
+// more than is tolerated. Unknown: it has no lease, and nothing tells whether it is in use.
 const (
 	Free     Use = "free"
 	Leased   Use = "leased"
 	Shared   Use = "shared"
 	Draining Use = "draining"
 	Busy     Use = "busy"
+	Unknown  Use = "unknown"
 )
+
+// Uses are all of them.
+func Uses() []Use { return []Use{Free, Leased, Shared, Draining, Busy, Unknown} }
+
+// Word is the use as it is shown to people: beside a health, "unknown" alone would not say of what.
+func (u Use) Word() string {
+	if u == Unknown {
+		return "use unknown"
+	}
+	return string(u)
+}
 
 // Device is one GPU or one MIG slice. A reading that is absent is null.
 type Device struct {
@@ -56,7 +68,7 @@ type Device struct {
 	Vendor         gpu.Vendor   `json:"vendor"`
 	PCI            string       `json:"pci"`
 	Profile        string       `json:"profile,omitempty"` // of a slice
-	Use            Use          `json:"use"`               // of a GPU with slices: free while one slice is
+	Use            Use          `json:"use"`               // of a GPU with slices: free while one slice is; "unknown" where nothing tells
 	Health         health.State `json:"health"`
 	Why            []string     `json:"why"`                // reasons of the health, empty when it is ok
 	Remedy         string       `json:"remedy"`             // what repairs its health; "" when there is nothing to do
@@ -129,7 +141,7 @@ type Process struct {
 	Memory  *gpu.Bytes `json:"memory"`
 	Kind    gpu.Kind   `json:"kind"`
 	Since   *time.Time `json:"since"`
-	Foreign bool       `json:"foreign"`               // belongs to no lease on this device, as far as is known
+	Foreign bool       `json:"foreign"`               // nothing proves that it belongs to a lease on this device
 	Display bool       `json:"display"`               // serves a display
 	Outside int        `json:"outside_pid,omitempty"` // where pid is 0: the driver's number of a process outside of this PID namespace
 
@@ -230,14 +242,14 @@ func (v statusView) device(d *gpu.Device) Device {
 		class, meaning := health.Explain(x.Code)
 		out.XIDs = append(out.XIDs, XID{x.Code, class, meaning, known(x.At), x.PID, gpu.Clean(x.Source)})
 	}
-	v.fill(&out)
+	v.fill(&out, d.UseUnknown(nil))
 	for i := range d.MIG {
 		s := &d.MIG[i]
 		slice := Device{
 			Index: s.Index, UUID: s.UUID, Name: out.Name, Vendor: d.Vendor, PCI: d.PCI, Profile: s.Profile,
 			Health: out.Health, Why: out.Why, Drained: out.Drained, Unlisted: out.Unlisted, XIDs: []XID{}, Throttled: []string{}, MemoryTotal: s.MemoryTotal, MemoryUsed: s.MemoryUsed, MIG: []Device{},
 		}
-		v.fill(&slice)
+		v.fill(&slice, d.UseUnknown(s))
 		out.MIG = append(out.MIG, slice)
 	}
 	if len(out.MIG) > 0 && out.Use == Free && !slices.ContainsFunc(out.MIG, func(s Device) bool { return s.Use == Free }) {
@@ -266,7 +278,7 @@ func throttled(d *gpu.Device) []string {
 }
 
 // fill adds the use of the device: leases, processes, and what follows from them.
-func (v statusView) fill(d *Device) {
+func (v statusView) fill(d *Device, unknown bool) {
 	d.Leases, d.Processes = []Lease{}, []Process{}
 	var held []job.Lease
 	for _, l := range v.leases {
@@ -279,7 +291,7 @@ func (v statusView) fill(d *Device) {
 	for _, p := range v.m.Processes {
 		if p.GPU == d.UUID {
 			d.Processes = append(d.Processes, Process{
-				PID: p.PID, User: gpu.Clean(p.User), Command: gpu.Clean(p.Command), Memory: p.Memory, Kind: p.Kind, Since: known(p.Started), Foreign: foreign(p, held),
+				PID: p.PID, User: gpu.Clean(p.User), Command: gpu.Clean(p.Command), Memory: p.Memory, Kind: p.Kind, Since: known(p.Started), Foreign: true,
 				Container: gpu.Clean(p.Container), UID: p.UID, Start: p.Start, Ended: p.State == "gone" || p.State == "Z",
 				Outside: p.Outside, Display: screen.Serves(p), Spared: p.PID == 0 || screen.MayServe(p),
 			})
@@ -303,6 +315,8 @@ func (v statusView) fill(d *Device) {
 		d.Use = Leased
 	case r.Verdict == job.Busy && (d.Health == health.OK || len(d.Processes) > 0):
 		d.Use = Busy
+	case unknown:
+		d.Use = Unknown
 	default:
 		d.Use = Free
 	}
@@ -376,20 +390,6 @@ func (s *Report) Unread(others []gpu.Device) {
 				v.name, strings.Join(places, ", "), v.runtime))
 		}
 	}
-}
-
-// foreign guesses where the process tree is not known: on a leased device every process of its owner counts as the
-// job's, and so does one of which nobody knows whose it is.
-func foreign(p gpu.Process, held []job.Lease) bool {
-	if p.PID == 0 {
-		return len(held) == 0
-	}
-	return !slices.ContainsFunc(held, func(l job.Lease) bool {
-		if p.UID != nil {
-			return *p.UID == l.UID
-		}
-		return p.PID == l.PID || p.User != "" && p.User == l.User
-	})
 }
 
 // shared reports whether there are leases, and each is a share or a part of another one here.

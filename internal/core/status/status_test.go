@@ -67,8 +67,8 @@ func TestStatusOfUse(t *testing.T) {
 			t.Errorf("GPU %d: a reason is there exactly when it cannot be leased: %q", i, d.Reason)
 		}
 	}
-	if p := s.Devices[1].Processes; p[0].Foreign || !p[1].Foreign {
-		t.Errorf("what runs as the lease's user belongs to it, others do not: %+v", p)
+	if p := s.Devices[1].Processes; !p[0].Foreign || !p[1].Foreign {
+		t.Errorf("nothing proves yet that one belongs to the lease: %+v", p)
 	}
 	if got := s.Devices[2].Processes[0].Command; strings.ContainsRune(got, '\x1b') {
 		t.Errorf("control characters pass: %q", got)
@@ -212,11 +212,30 @@ func TestStatusOfUnread(t *testing.T) {
 	}
 }
 
+// TestUseUnknown: a device is not free where neither its memory nor its load nor its processes can be read. Any one of
+// them is enough to tell, and so is a lease.
+func TestUseUnknown(t *testing.T) {
+	m := statusMachine(t, "demo:5xL4")
+	for i := range m.Devices {
+		m.Devices[i].MemoryUsed, m.Devices[i].Utilization, m.Devices[i].Unlisted = nil, nil, "cannot list its processes: Not Supported"
+	}
+	m.Devices[1].MemoryUsed, m.Devices[2].Utilization, m.Devices[3].Unlisted = new(gpu.Bytes(0)), new(0.0), ""
+	s := Of(m, []job.Lease{{ID: "k3f9", Devices: []gpu.UUID{m.Devices[4].UUID}}}, time.Now())
+	for i, want := range []Use{Unknown, Free, Free, Free, Leased} {
+		if d := s.Devices[i]; d.Use != want || (d.Reason == "") != (want != Leased) {
+			t.Errorf("GPU %d is %s (%q), want %s", i, d.Use, d.Reason, want)
+		}
+	}
+	if Unknown.Word() != "use unknown" || Busy.Word() != "busy" {
+		t.Error(Unknown.Word(), Busy.Word())
+	}
+}
+
 // TestUsing: a process belongs to a lease by its tree, whatever its user; only a lease of its device makes it no stranger
 // there. The processor time is that of leases whose devices are listed and idle.
 func TestUsing(t *testing.T) {
 	d := func(id gpu.UUID, leases ...Lease) Device { return Device{UUID: id, Leases: leases} }
-	process := func(pid int) Process { return Process{PID: pid, Foreign: true, Kind: gpu.ComputeProcess} }
+	process := func(pid int) Process { return Process{PID: pid, Foreign: pid != 3, Kind: gpu.ComputeProcess} } // 3 is of the lease's user
 	a, b, c := d("GPU-1", Lease{ID: "aaaa"}), d("GPU-2", Lease{ID: "bbbb"}, Lease{ID: "cccc"}), d("GPU-3", Lease{ID: "eeee"})
 	a.Processes = []Process{process(1), process(2), process(3)}
 	b.MIG = []Device{d("MIG-1", Lease{ID: "dddd"})}

@@ -132,7 +132,8 @@ func offenders(s *status.Report) (foreign map[place]bool, over map[string]bool) 
 	foreign, over = map[place]bool{}, map[string]bool{}
 	s.Each(func(d *status.Device) {
 		for _, p := range d.Processes {
-			if p.Foreign && len(d.Leases) > 0 {
+			owns := func(l status.Lease) bool { return l.User == p.User }
+			if p.Foreign && len(d.Leases) > 0 && !slices.ContainsFunc(d.Leases, owns) {
 				foreign[place{d.UUID, p.PID}] = true
 			}
 		}

@@ -55,7 +55,8 @@ func (w *Watch) intrudes(one status.Process, p spot) bool {
 	engine := func(l status.Lease) bool {
 		return slices.Contains([]string{"docker", "podman", "nerdctl"}, l.Command)
 	}
-	return one.Foreign && !one.Ended && one.Lease == "" && one.User != "" && len(p.Leases) > 0 &&
+	owns := func(l status.Lease) bool { return l.User == one.User } // a job of theirs, if outside of the lease
+	return one.Foreign && !slices.ContainsFunc(p.around, owns) && !one.Ended && one.Lease == "" && one.User != "" && len(p.Leases) > 0 &&
 		(one.Container == "" || !slices.ContainsFunc(p.Leases, engine)) && !w.Rules.Spares(programOf(one))
 }
 

@@ -51,6 +51,7 @@ func TestOutsiders(t *testing.T) {
 		{"its number is not known", policy.End, func(p *status.Process) { p.UID = nil }, [4]string{"intruder:report"}, "", false},
 		{"it has ended", policy.End, func(p *status.Process) { p.Ended = true }, [4]string{}, "", false},
 		{"the lease's own", policy.End, func(p *status.Process) { p.Foreign = false }, [4]string{}, "", false},
+		{"the lease's user", policy.End, func(p *status.Process) { p.User, p.UID = "ann", new(uint32(1000)) }, [4]string{}, "", false},
 		{"in a container", policy.End, func(p *status.Process) { p.Container = "c0ffee" }, [4]string{"intruder:warn"}, "your process 7 (mine)", false},
 		{"an exception by name", policy.End, func(p *status.Process) { p.Command = "nvtop" }, [4]string{}, "", false},
 		{"an exception by user", policy.End, func(p *status.Process) { p.User = "admin" }, [4]string{}, "", false},

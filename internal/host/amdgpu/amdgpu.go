@@ -51,8 +51,8 @@ func New(root string, options ...Option) *Driver {
 // Index is ROCm's numbering for this process. UUID is ROCm's ("GPU-" and 16 hexadecimal digits), or "PCI-" and the
 // address for GPUs that have none: those before gfx9 and integrated ones. Partitions of one GPU with the same
 // identifier get "-p0", "-p1", … after it. Minor is N of /dev/dri/renderDN. The link class nvlink means AMD's direct
-// links (XGMI, also called Infinity Fabric). Extra has "gfx_target", such as "gfx942". Memory is VRAM; an integrated
-// GPU can also use main memory. A sleeping GPU is not woken: its sensors are nil.
+// links (XGMI, also called Infinity Fabric). Extra has "gfx_target", such as "gfx942". Memory is VRAM; an
+// integrated GPU, which its target tells (Device.Integrated), can also use main memory. A sleeping GPU is not woken: its sensors are nil.
 func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error) {
 	limit := d.limit(caller)
 	ctx, cancel := context.WithTimeout(caller, limit)
@@ -84,11 +84,14 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return gpu.Machine{}, late(ctx, "", limit)
 	}
-	if got := <-users; got.late {
-		m.Problems = append(m.Problems, "AMD GPUs: cannot list the processes: "+noAnswer(limit))
-		m.Stuck = true
-	} else {
-		m.Processes = got.list
+	got := <-users
+	m.Processes = got.list
+	if got.late {
+		found.unlisted = "cannot list the processes: " + noAnswer(limit)
+		m.Problems, m.Stuck = append(m.Problems, "AMD GPUs: "+found.unlisted), true
+	}
+	for i := range m.Devices {
+		m.Devices[i].Unlisted = found.unlisted
 	}
 	return m, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 )
 
@@ -37,6 +38,7 @@ type findings struct {
 	ways     [][]gpu.Link
 	version  string
 	problems []string
+	unlisted string // why ROCm's processes are not listed; "" when they are, or were not asked for
 	none     error
 }
 
@@ -80,7 +82,8 @@ func (d *Driver) find(what gpu.What) findings {
 		out.problems = append(out.problems, fmt.Sprintf("AMD GPUs: %d more are not given to this container or job", hidden))
 	}
 	if what&gpu.Processes != 0 && d.elsewhere() && len(d.names(processFolder)) > 0 {
-		out.problems = append(out.problems, "AMD GPUs: cannot list ROCm's processes in a container or PID namespace: their PIDs are those of the machine")
+		out.unlisted = "cannot list ROCm's processes in a container or PID namespace: their PIDs are those of the machine"
+		out.problems = append(out.problems, "AMD GPUs: "+out.unlisted)
 	}
 	out.problems = append(out.problems, d.denied(out.cards[:compute])...)
 	if what&gpu.Links != 0 {
@@ -141,6 +144,9 @@ func (f files) readNode(node string) (card, nodeState) {
 	}
 	if target := target(c.props["gfx_target_version"]); target != "" {
 		c.device.Extra = map[string]json.RawMessage{"gfx_target": json.RawMessage(strconv.Quote(target))}
+		if compat.Integrated(target) {
+			c.device.Integrated = new(true)
+		}
 	}
 	if mhz := c.props["max_engine_clk_fcompute"]; mhz > 0 && mhz < 1e5 {
 		c.device.ClockSMMax = new(int(mhz))

@@ -60,7 +60,7 @@ ecc - - - pages -`,
 		{
 			tree: "apu", driver: "Linux 6.17.0-8-generic",
 			identity: `
-0 PCI-0000:10:00.0 "AMD Radeon Graphics" 0000:10:00.0 minor 129 numa - total 512 MiB clock 2200 "gfx1036"`,
+0 PCI-0000:10:00.0 "AMD Radeon Graphics" 0000:10:00.0 minor 129 numa - total 512 MiB clock 2200 "gfx1036" integrated`,
 			load: `
 used 16.2 MiB busy - at - of - margin -, - of - W, - and - MHz`,
 			health: `
@@ -306,6 +306,9 @@ func TestProcessesSeenFromAnotherNamespace(t *testing.T) {
 			t.Fatal(err)
 		}
 		same(t, link, fmt.Sprint(len(m.Processes), " ", m.Problems), want)
+		if d := m.Devices[2]; (d.Unlisted != "") != (len(m.Problems) > 0) {
+			t.Errorf("%s: unlisted: %q", link, d.Unlisted)
+		}
 		if m, err = New(root).Read(t.Context(), gpu.Identity); err != nil || len(m.Problems) > 0 {
 			t.Errorf("not asked for processes: %v, problems %q", err, m.Problems)
 		}

@@ -68,8 +68,12 @@ func show[T any](p *T) string {
 }
 
 func identity(d gpu.Device) string {
-	return fmt.Sprintf("%d %s %q %s minor %s numa %s total %s clock %s %s", d.Index, d.UUID, d.Name, d.PCI,
+	text := fmt.Sprintf("%d %s %q %s minor %s numa %s total %s clock %s %s", d.Index, d.UUID, d.Name, d.PCI,
 		show(d.Minor), show(d.NUMA), show(d.MemoryTotal), show(d.ClockSMMax), d.Extra["gfx_target"])
+	if d.Integrated != nil && *d.Integrated {
+		text += " integrated"
+	}
+	return text
 }
 
 func load(d gpu.Device) string {

@@ -2,6 +2,7 @@ package nvsmi
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -318,4 +319,28 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestProcessesThatAreNotListed: a text in place of the list is no empty list, and drivers before 340 have another name
+// for it.
+func TestProcessesThatAreNotListed(t *testing.T) {
+	for text, want := range map[string]string{
+		"<processes>N/A</processes>":                                                            "cannot list its processes: nvidia-smi says N/A []",
+		"<compute_processes>N/A</compute_processes>":                                            "cannot list its processes: nvidia-smi says N/A []",
+		"<compute_processes>\n<process_info><pid>77</pid></process_info>\n</compute_processes>": " [77]",
+		"<processes>\n</processes>":                                                             " []",
+		"":                                                                                      " []",
+	} {
+		r, err := parse([]byte("<nvidia_smi_log><gpu><uuid>GPU-1</uuid>"+text+"</gpu></nvidia_smi_log>"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, pids := r.machine(), []int{}
+		for _, p := range m.Processes {
+			pids = append(pids, p.PID)
+		}
+		if got := fmt.Sprint(m.Devices[0].Unlisted, " ", pids); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
 }

@@ -144,7 +144,13 @@ func (r *report) lost(rest, line string) {
 
 // unit converts one <gpu> element.
 func (g *xmlGPU) unit() unit {
-	u := unit{device: g.device(), processes: g.Processes}
+	u := unit{device: g.device()}
+	for _, l := range []xmlProcesses{g.Processes, g.ProcessesOld} {
+		u.processes = append(u.processes, l.List...)
+		if text := strings.TrimSpace(gpu.Clean(l.Text)); text != "" {
+			u.device.Unlisted = "cannot list its processes: nvidia-smi says " + truncate(text, 60)
+		}
+	}
 	for i := range g.MIG {
 		x := &g.MIG[i]
 		index, gi, ci := count(x.Index), count(x.GI), count(x.CI)

@@ -52,7 +52,14 @@ type xmlGPU struct {
 	Reset    string     `xml:"gpu_reset_status>reset_required"` // 530 to 575
 	Drain    string     `xml:"gpu_reset_status>drain_and_reset_recommended"`
 
-	Processes []xmlProcess `xml:"processes>process_info"`
+	Processes    xmlProcesses `xml:"processes"`
+	ProcessesOld xmlProcesses `xml:"compute_processes"` // before 340
+}
+
+// xmlProcesses has a text, such as "N/A", where the driver does not list the processes.
+type xmlProcesses struct {
+	Text string       `xml:",chardata"`
+	List []xmlProcess `xml:"process_info"`
 }
 
 type xmlMIG struct {

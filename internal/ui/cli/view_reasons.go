@@ -82,10 +82,12 @@ func inWords(r job.Reason) (word, text string) {
 	case job.Chosen:
 		return "chosen", strings.TrimPrefix(strings.TrimPrefix(r.Text, "chosen: "), "chosen ")
 	case job.Eligible:
-		if r.Text == "free" {
-			return "free", ""
+		for _, state := range []string{"free", "use unknown"} {
+			if rest, ok := strings.CutPrefix(r.Text, state); ok {
+				return state, strings.TrimPrefix(rest, ", ")
+			}
 		}
-		return "free", strings.TrimPrefix(r.Text, "free, ")
+		return "free", r.Text
 	}
 	if r.Code == "drained" || r.Code == "unhealthy" { // "busy" would be wrong: the device has no user
 		if state, why, told := strings.Cut(r.Text, ": "); told {

@@ -168,7 +168,7 @@ func (v *statusPage) summary() string {
 		things += fmt.Sprintf(" (%d split into %s)", split, plural(slices, "MIG slice"))
 	}
 	var uses []string
-	for _, word := range []string{"free", "leased", "shared", "draining", "busy", "degraded", "unhealthy", "unknown"} {
+	for _, word := range []string{"free", "leased", "shared", "draining", "busy", "use unknown", "degraded", "unhealthy", "unknown"} {
 		if n := count[word]; n > 0 {
 			uses = append(uses, fmt.Sprintf("%d %s", n, word))
 		}
@@ -183,12 +183,12 @@ func plural(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// useWord is the use of a device, or its health if it is free but not healthy.
+// useWord is the use of a device, or its health if it has no lease and is not healthy.
 func useWord(d *status.Device) string {
-	if d.Use == status.Free && d.Health != health.OK {
+	if (d.Use == status.Free || d.Use == status.Unknown) && d.Health != health.OK {
 		return string(d.Health)
 	}
-	return string(d.Use)
+	return d.Use.Word()
 }
 
 func useStyle(word string) style {
@@ -197,7 +197,7 @@ func useStyle(word string) style {
 		return green
 	case "leased", "shared":
 		return cyan
-	case "busy", "draining", "degraded":
+	case "busy", "draining", "degraded", "use unknown":
 		return yellow
 	case "split":
 		return dim

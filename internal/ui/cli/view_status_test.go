@@ -80,6 +80,7 @@ func busyMixed(t *testing.T) status.Report {
 		lease("m2aa", "日本太郎", 1004, 777, "train🚀.sh", 40*time.Second, d[3].UUID, d[5].UUID),
 	}, now)
 	s.Advise(m, nil, 1001)
+	s.Using(map[int]string{4242: "k3f9"})
 	s.Queue([]job.Ticket{
 		{ID: "tttt", User: "dave", PID: 6001, Command: "train.py", Count: 2, Memory: 20 * gpu.GiB, Since: now.Add(-26 * time.Hour)},
 		{ID: "uuuu", User: "\x1b[31meve", PID: 6002, Command: "a-command-with-a-very-long-name-that-does-not-fit.sh", Count: 1, Share: 8 * gpu.GiB, Since: now.Add(-time.Minute)},

@@ -158,11 +158,11 @@ func (m model) device(d *status.Device) []string {
 }
 
 func use(d *status.Device) string {
-	word := string(d.Use)
+	word := d.Use.Word()
 	switch d.Use {
 	case status.Free:
 		word = green(word)
-	case status.Draining, status.Busy:
+	case status.Draining, status.Busy, status.Unknown:
 		word = yellow(word)
 	}
 	if d.Health != "ok" {

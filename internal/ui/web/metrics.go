@@ -122,7 +122,7 @@ func (e exposition) devices(s *status.Report) {
 	}
 	state := e.metric("gpuard_gpu_state", "gauge", "Use of a device: 1 for the present one.")
 	for _, d := range s.Devices {
-		for _, use := range []status.Use{status.Free, status.Leased, status.Shared, status.Draining, status.Busy} {
+		for _, use := range status.Uses() {
 			state(truth(d.Use == use), "uuid", uuidOf(&d), "state", string(use))
 		}
 	}

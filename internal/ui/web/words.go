@@ -41,7 +41,7 @@ func chinese() map[string]string {
 		"Devices": "设备", "Queue": "队列", "Services": "服务", "Findings": "诊断", "History": "历史", "Parts of this page": "本页内容",
 		"Skip to the devices": "跳到设备", "Token": "令牌", "Unlock actions": "启用操作", "The connection is lost; trying again.": "连接已断开，正在重试。", "Done.": "已完成。",
 		"Driver": "驱动", "Load": "负载", "Memory": "显存", "Temperature": "温度", "Power": "功率", "The last day": "最近一天", "the last day": "最近一天",
-		"free": "空闲", "leased": "已租用", "shared": "共享", "draining": "停用", "busy": "忙", "degraded": "降级", "unhealthy": "不健康", "unknown": "未知",
+		"free": "空闲", "leased": "已租用", "shared": "共享", "draining": "停用", "busy": "忙", "use unknown": "占用未知", "degraded": "降级", "unhealthy": "不健康", "unknown": "未知",
 		"slowed down": "已降频", "since": "自", "its command has ended": "命令已结束", "process": "进程", "without a lease": "没有租约", "another PID namespace": "其他 PID 命名空间", "display": "显示",
 		"release": "释放", "evict": "结束进程", "drain": "停用", "undrain": "恢复使用", "cancel": "取消",
 		"There is no device.": "没有设备。", "Paused: no job is started.": "已暂停：不启动任务。", "Nothing waits.": "没有等待的任务。",

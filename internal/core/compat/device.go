@@ -1,0 +1,43 @@
+package compat
+
+import (
+	_ "embed"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+//go:embed data/tensorless.txt
+var tensorlessTable string
+
+//go:embed data/integrated.txt
+var integratedTable string
+
+// HasTensorCores reports whether an NVIDIA device has tensor cores; known is false where its compute capability is not
+// known. Volta (7.0) brought them, and of the later chips only two of Turing (7.5) lack them, which the capability does
+// not tell.
+func HasTensorCores(d gpu.Device) (has, known bool) {
+	switch {
+	case d.Compute == nil:
+		return false, false
+	case *d.Compute == gpu.Capability{Major: 7, Minor: 5}:
+		return !tensorless(gpu.Model(d.Name)), true
+	}
+	return d.Compute.Major >= 7, true
+}
+
+// tensorless finds a model's name in its table. It reads only the line: each decision asks for each device.
+func tensorless(model string) bool {
+	for name := model; name != ""; {
+		if strings.Contains(tensorlessTable, "\n"+name+"\t") {
+			return true
+		}
+		name = name[:max(0, strings.LastIndexByte(name, ' '))]
+	}
+	return false
+}
+
+// Integrated reports whether AMD GPUs of this target ("gfx1036") are part of a processor.
+func Integrated(target string) bool {
+	return target != "" && strings.Contains(integratedTable, "\n"+target+"\t")
+}
