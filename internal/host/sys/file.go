@@ -11,8 +11,9 @@ import (
 )
 
 // OpenFile opens a file to write into, as os.OpenFile does, and follows no link of another user, neither on the way nor
-// as the file itself: it would lead to a file of the caller's. Into what another user put there, where others may, only
-// the owner of the folder writes. It waits neither for the other end of a pipe nor for a device.
+// as the file itself: it would lead to a file of the caller's. With O_NOFOLLOW the file is no link of the caller's
+// either. What another user put there, where others may, is written into only if that is the owner of the folder. It
+// waits neither for the other end of a pipe nor for a device.
 //
 // An error that is none of the system's says which link or file it is about.
 func OpenFile(path string, flags int, mode uint32) (*os.File, error) {
@@ -32,13 +33,14 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 	if strings.HasSuffix(path, "/") {
 		return nil, unix.EISDIR
 	}
-	name, kind, err := w.leaf(flags&unix.O_EXCL == 0)
+	follow := flags&(unix.O_EXCL|unix.O_NOFOLLOW) == 0
+	name, kind, err := w.leaf(follow)
 	if err != nil {
 		return nil, err
 	}
 
 	flags |= unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	if kind == unix.S_IFLNK && flags&unix.O_EXCL == 0 { // of /proc: what this process has open already, as /dev/stderr
+	if kind == unix.S_IFLNK && follow { // of /proc: what this process has open already, as /dev/stderr
 		fd, err := unix.Openat(w.at, name, flags&^unix.O_CREAT, 0)
 		if err != nil {
 			return nil, err
