@@ -88,7 +88,7 @@ func Open(host *machine.Host, create bool) (*Queue, error) {
 	}
 	if create {
 		if err = host.MakeParents(filepath.Dir(dir)); err == nil {
-			err = os.MkdirAll(filepath.Join(dir, envFolder), 0o700)
+			err = sys.MkdirAll(filepath.Join(dir, envFolder), 0o700)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot make the folder of the queue: %w", err)
@@ -275,7 +275,7 @@ func (q *Queue) count(size int64) (n int, err error) {
 		}
 		at += int64(len(line))
 	}
-	return n, os.WriteFile(path, fmt.Appendf(nil, "%d %d\n", size, n), 0o600)
+	return n, machine.WriteFile(path, fmt.Appendf(nil, "%d %d\n", size, n), 0o600)
 }
 
 // Pause lets nothing start, or again what may.
@@ -373,7 +373,7 @@ func possible(state *record.State, kind record.Kind, n int) error {
 // Serve starts the keeper, if there is none and some job may start.
 func (q *Queue) Serve() error {
 	path := filepath.Join(q.Dir, errorFile)
-	errs, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
+	errs, err := sys.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot start the queue: %w", err)
 	}

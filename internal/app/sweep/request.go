@@ -177,7 +177,7 @@ func folder(dir string) (string, error) {
 			err = guarded(dir)
 		}
 		if err == nil {
-			err = os.MkdirAll(dir, 0o700)
+			err = sys.MkdirAll(dir, 0o700)
 		}
 		if err == nil {
 			err = owned(dir)
@@ -270,7 +270,7 @@ func (s *Sweep) write(busy func()) (err error) {
 	if s.Lock, err = journal.Lock(filepath.Join(s.Dir, lockFile), busy); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(s.Dir, "runs"), 0o700); err != nil {
+	if err := sys.MkdirAll(filepath.Join(s.Dir, "runs"), 0o700); err != nil {
 		return fmt.Errorf("cannot use %s for a sweep: %w", s.Dir, err)
 	}
 	return journal.Replace(filepath.Join(s.Dir, requestFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(s.Request) })
