@@ -190,10 +190,14 @@ func folder(dir string) (string, error) {
 			return "", err
 		}
 	}
+	above, oerr := sys.Follow(".")
+	if err = errors.Join(err, oerr); err == nil {
+		defer above.Close() //nolint:errcheck // nothing is written through it
+	}
 	for n := 1; err == nil; n++ {
-		dir = filepath.Join(here, fmt.Sprintf("gpuard-sweep-%d", n))
-		if err = os.Mkdir(dir, 0o700); err == nil {
-			return dir, nil
+		name := fmt.Sprintf("gpuard-sweep-%d", n)
+		if err = above.Mkdir(name, 0o700); err == nil {
+			return filepath.Join(here, name), nil
 		}
 		if errors.Is(err, os.ErrExist) {
 			err = nil
