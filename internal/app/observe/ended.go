@@ -13,7 +13,6 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/trend"
-	"gpuard/internal/host/atomicfile"
 	"gpuard/internal/host/sys"
 )
 
@@ -169,18 +168,6 @@ func watched(host *machine.Host) (list []trend.Ended, err error) {
 		}
 	}
 	return list, nil
-}
-
-// Save writes a picture, in place of what the file had.
-func Save(path string, picture []byte) error {
-	before, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return atomicfile.Create(path, picture, 0o644)
-	case err != nil:
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	return atomicfile.Replace(path, before, picture)
 }
 
 // readEnded reads the leases that have ended. A line that is none is left out: the last one may be cut.
