@@ -17,7 +17,9 @@ func TestNoLinkOfOthers(t *testing.T) {
 	gate.Need(t, "root")
 	top := quietDir(t)
 	at := func(name string) string { return filepath.Join(top, name) }
-	link := func(to, name string) error { return errors.Join(os.Symlink(to, at(name)), os.Lchown(at(name), bob, bob)) }
+	link := func(to, name string) error {
+		return errors.Join(os.Symlink(to, at(name)), os.Lchown(at(name), bob, bob))
+	}
 	const old = "name: x\ndependencies: []\n"
 	err := errors.Join(os.Mkdir(at("safe"), 0o755), os.WriteFile(at("safe/precious"), []byte(old), 0o644), os.Mkdir(at("tmp"), 0o755), os.Chmod(at("tmp"), 0o777|os.ModeSticky),
 		link(at("safe/precious"), "tmp/link"), link(at("safe"), "tmp/folder"), link(at("safe/precious"), "tmp/link.csv"))
