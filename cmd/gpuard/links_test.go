@@ -6,6 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gpuard/internal/gate"
 )
@@ -63,5 +66,19 @@ func TestNoLinkOfOthers(t *testing.T) {
 	}
 	if there, err := os.ReadDir(at("safe")); err != nil || len(there) != 1 {
 		t.Errorf("made there: %v, %v", there, err)
+	}
+}
+
+// TestSubmitPipe: a job that is a pipe without a writer is refused; nobody waits for a writer.
+func TestSubmitPipe(t *testing.T) {
+	t.Parallel()
+	top := quietDir(t)
+	path := filepath.Join(top, "job.sh")
+	if err := unix.Mkfifo(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	got := runAndKill(t, program(t, filepath.Join(top, "state"), []string{"GPUARD_MACHINE=demo", "HOME=" + top}, "submit", path), time.Minute)
+	if got.code <= 0 || !strings.Contains(got.err, path) {
+		t.Errorf("%+v", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"gpuard/internal/host/atomicfile"
+	"gpuard/internal/host/files"
 	"gpuard/internal/host/sys"
 )
 
@@ -21,6 +22,9 @@ func WriteFile(path string, data []byte, mode uint32) error {
 	_, err = file.Write(data)
 	return errors.Join(err, file.Close())
 }
+
+// ReadFile reads a file that the caller named, or a pipe; it waits for neither for ever.
+func ReadFile(path string) ([]byte, error) { return files.Named(path, 1<<20) }
 
 // WriteSecret makes a file that only its owner can read.
 func WriteSecret(path, text string) error { return atomicfile.Create(path, []byte(text), 0o600) }

@@ -233,7 +233,7 @@ func guarded(dir string) error {
 }
 
 func readRequest(dir string) (*Request, error) {
-	data, err := files.Named(filepath.Join(dir, requestFile), largest)
+	data, err := files.Named(filepath.Join(dir, requestFile), 8*largest)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, requestFile), err)
 	}
