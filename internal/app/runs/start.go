@@ -105,7 +105,7 @@ func first(env []string) []string {
 }
 
 func openLog(path string) (*os.File, error) {
-	if err := sys.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := sys.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("cannot make the folder of a run: %w", err)
 	}
 	log, err := sys.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)

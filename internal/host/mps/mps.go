@@ -94,7 +94,7 @@ func (c *Control) Log() string { return filepath.Join(c.Pipe, "log") }
 
 // Lock keeps other processes of this user from starting or ending the daemon until the returned function is called.
 func (c *Control) Lock() (func(), error) {
-	if err := sys.MkdirAll(c.Pipe, 0o700); err != nil {
+	if err := sys.Mkdir(c.Pipe, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
 	if err := own(c.Pipe, os.Geteuid()); err != nil {
