@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"gpuard/internal/host/atomicfile"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/sys"
 )
@@ -25,9 +24,6 @@ func WriteFile(path string, data []byte, mode uint32) error {
 
 // ReadFile reads a file that the caller named, or a pipe; it waits for neither for ever.
 func ReadFile(path string) ([]byte, error) { return files.Named(path, 1<<20) }
-
-// WriteSecret makes a file that only its owner can read.
-func WriteSecret(path, text string) error { return atomicfile.Create(path, []byte(text), 0o600) }
 
 // CanWrite is why a file that the caller named could not be written later; nil if it can, as it seems.
 func CanWrite(path string) error {

@@ -128,7 +128,7 @@ func tokenIn(path string) (string, error) {
 		secret := make([]byte, 24)
 		_, _ = rand.Read(secret)
 		token := base64.RawURLEncoding.EncodeToString(secret)
-		return token, machine.WriteSecret(path, token+"\n")
+		return token, observe.WriteToken(path, token)
 	}
 	if err != nil {
 		return "", usagef("cannot read the token: %v; name a file of your own", err)
