@@ -43,10 +43,14 @@ func TestNoLinkOfOthers(t *testing.T) {
 		"setup direnv":            {"setup", "direnv", at("tmp/folder"), "--device", "0"},
 		"setup conda":             {"setup", "conda", "--environment-yml", at("tmp/link"), "--device", "0"},
 		"a trace":                 {"run", "--", "true"},
+		"the folder of the queue": {"submit", "--", "true"},
 	} {
 		cmd := program(t, at("state"), []string{"GPUARD_MACHINE=demo", "HOME=" + at("home"), "TMPDIR=" + top}, args...)
 		if name == "a trace" {
 			cmd.Env = append(cmd.Env, "GPUARD_TRACE="+at("tmp/link"))
+		}
+		if name == "the folder of the queue" {
+			cmd.Env = append(cmd.Env, "GPUARD_STATE=", "XDG_STATE_HOME="+at("tmp/folder/state"))
 		}
 		if got := run(t, cmd); got.code == 0 || !strings.Contains(got.err, "is a symbolic link of uid 1, which is not followed") {
 			t.Errorf("%s: %+v", name, got)
