@@ -30,11 +30,7 @@ type Tally struct {
 func (t *Tally) Read(line []byte) *OddLine {
 	t.Lines++
 	e, err := read(line)
-	switch {
-	case err != nil || e.ofRun():
-	case e.Kind != Submit:
-		err = fmt.Errorf("there is no event %q", e.Kind)
-	default:
+	if err == nil && e.Kind == Submit {
 		if _, err = e.follows(t.Runs, t.Lost); err == nil {
 			t.Runs, t.Lost = e.Run+1, 0
 		}
@@ -49,6 +45,9 @@ func (t *Tally) Read(line []byte) *OddLine {
 func read(line []byte) (e Event, err error) {
 	if err = json.Unmarshal(line, &e); err != nil {
 		return Event{}, fmt.Errorf("it is no event: %w", err)
+	}
+	if e.Kind != Submit && !e.ofRun() {
+		return e, fmt.Errorf("there is no event %q", e.Kind)
 	}
 	return e, nil
 }
