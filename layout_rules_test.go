@@ -304,33 +304,6 @@ func views(repo tree) (bad []string) {
 	return bad
 }
 
-// byPath are functions that make or change something by its path, and so whatever stands there at that moment.
-func byPath() map[string][]string {
-	return map[string][]string{
-		"os": {"Chmod", "Chown", "Lchown", "Chtimes", "Truncate", "Remove", "RemoveAll", "Rename", "Mkdir", "MkdirAll", "MkdirTemp", "Create", "CreateTemp",
-			"OpenFile", "WriteFile", "Link", "Symlink"},
-		"unix": {"Chmod", "Chown", "Lchown", "Utime", "Utimes", "Truncate", "Unlink", "Rmdir", "Rename", "Mkdir", "Mkfifo", "Mknod", "Open", "Creat", "Link", "Symlink"},
-	}
-}
-
-// byDescriptor: packages that work in folders which may belong to another user make and change nothing by its path.
-func byDescriptor(repo tree) (bad []string) {
-	for _, s := range repo.code(false) {
-		if !matches([]string{"internal/host/store", "internal/host/devicestate", "internal/host/atomicfile", "internal/host/manifest"}, s.dir()) {
-			continue
-		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
-			if n, ok := n.(*ast.SelectorExpr); ok {
-				if x, ok := n.X.(*ast.Ident); ok && slices.Contains(byPath()[x.Name], n.Sel.Name) {
-					bad = append(bad, fmt.Sprintf("%s: %s.%s goes by a path that another user may exchange: use host/sys", s.at(n.Pos()), x.Name, n.Sel.Name))
-				}
-			}
-			return true
-		})
-	}
-	return bad
-}
-
 func plainImports(repo tree) (bad []string) {
 	eachImport(repo.code(true), func(s *source, spec *ast.ImportSpec, imported string, _ bool) {
 		if imported == "C" {

@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"gpuard/internal/app/queue"
 )
 
 // TestQueuePowerCut: the power fails after each write into the journal, and in the middle of each. What was acknowledged
@@ -80,4 +83,31 @@ func (l *jobLine) cut(journal []byte) {
 			l.t.Errorf("job %d is %s and ran %d times after the cut, want %d:\n%s", e.Number, e.State, ran, want, whole)
 		}
 	}
+}
+
+// TestQueueDamagedLine: a line of the journal that is no record is named to who hands in a job and in the queue, and that
+// job runs.
+func TestQueueDamagedLine(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 1)
+	same(t, "the first", run(t, l.submitting("--cpu", "--", "true")).code, 0)
+	l.drained()
+	path := filepath.Join(l.dir(), "journal")
+	for i, bad := range []string{"half a li", `{"is":"submit","run":-4,"job":{"name":"x"}}`, `{"is":"submit","run":100000000,"job":{"name":"x"}}`} {
+		file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+		if err == nil {
+			_, err = file.WriteString(bad + "\n")
+		}
+		if err = errors.Join(err, file.Close()); err != nil {
+			t.Fatal(err)
+		}
+		got := run(t, l.submitting("--cpu", "--", "true"))
+		same(t, bad, got.out, fmt.Sprintln(i+2))
+		contains(t, got.err, " of "+path+" is no record (", "), and is left out\n")
+		l.drained()
+		if ended := l.history(); len(ended) != i+2 || ended[0].State != queue.Done {
+			t.Fatalf("after %q: %+v", bad, ended)
+		}
+	}
+	contains(t, run(t, l.cmd("queue")).out, " of "+path+" is no record (it is no event: ")
 }

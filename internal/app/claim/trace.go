@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/queue"
+	"gpuard/internal/host/sys"
 )
 
 // traced is one line of the file that GPUARD_TRACE names: a decision under the folder lock, with all that the queue was
@@ -74,7 +75,7 @@ func openTrace(host *machine.Host) (*trace, error) {
 	if !filepath.IsAbs(path) {
 		return nil, exit.Usagef("cannot write the trace %s: GPUARD_TRACE must be an absolute path", path)
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o600) // not to wait for a pipe's reader
+	file, err := sys.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if errors.Is(err, syscall.ENXIO) {
 		return nil, fmt.Errorf("cannot write the trace: %s is a pipe that no program reads; start the reader first, or unset GPUARD_TRACE to do without", path)
 	}

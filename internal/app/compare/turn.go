@@ -20,6 +20,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/batch"
+	"gpuard/internal/host/sys"
 )
 
 // sampleEvery is the time between two readings of the devices.
@@ -260,7 +261,7 @@ func (s *stage) startLoad(m *member) error {
 func (s *stage) launch(m *member, who int, command batch.Command) (err error) {
 	name := fmt.Sprintf("%s-%d-%s%s.log", strings.ReplaceAll(string(s.run.Arm), ":", "-"), s.run.Round, core.Letter(m.command), []string{"", "-load"}[who])
 	m.logs[who] = filepath.Join(s.output, name)
-	if command.Log, err = os.OpenFile(m.logs[who], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	if command.Log, err = sys.OpenFile(m.logs[who], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return fmt.Errorf("cannot keep the output of the commands: %w", err)
 	}
 	defer command.Log.Close() //nolint:errcheck // the command has its own

@@ -19,6 +19,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/redact"
+	"gpuard/internal/host/atomicfile"
 )
 
 // packed is an archive that was written.
@@ -65,17 +66,12 @@ func Bundle(host *machine.Host, d check.Diagnosis, path, version string, raw boo
 
 // writeOnce makes a file for the caller alone, and never changes one that is there.
 func writeOnce(path string, data []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err := atomicfile.Create(path, data, 0o600)
 	switch {
 	case errors.Is(err, os.ErrExist):
 		return fmt.Errorf("cannot write %s: there is such a file already; name another: gpuard doctor --bundle=FILE", path)
 	case err != nil:
-		return fmt.Errorf("cannot write the archive: %w; name a place that you can write: gpuard doctor --bundle=FILE", err)
-	}
-	_, err = file.Write(data)
-	if err = errors.Join(err, file.Close()); err != nil {
-		_ = os.Remove(path) // half an archive is of no use
-		return fmt.Errorf("cannot write the archive: %w", err)
+		return fmt.Errorf("%w; name a place that you can write: gpuard doctor --bundle=FILE", err)
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func remember(host *machine.Host, path string, s sightings) error {
 	}
 	if err == nil {
 		var dir *sys.Dir
-		if dir, err = sys.Enter(filepath.Dir(path)); err == nil {
+		if dir, err = sys.Follow(filepath.Dir(path)); err == nil {
 			err = dir.Replace(filepath.Base(path), data, 0o600)
 			_ = dir.Close()
 		}

@@ -86,7 +86,20 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		r.Skipped = append(r.Skipped, p.Skipped...)
 		r.Problems = append(r.Problems, p.Problems...)
 	}
+	r.missed(o.Paths)
 	return r, ctx.Err()
+}
+
+// missed makes a problem of each file that was named and not read. In a folder there may be such, of another Python or
+// none of one's own; of a file that is named, whoever asks for it goes by the exit code.
+func (r *Report) missed(paths []string) {
+	r.Skipped = slices.DeleteFunc(r.Skipped, func(one Omission) bool {
+		if one.Why == noFormat || !slices.Contains(paths, one.Path) {
+			return false
+		}
+		r.Problems = append(r.Problems, Omission{one.Path, "cannot read it: " + strings.TrimPrefix(one.Why, "not read: ")})
+		return true
+	})
 }
 
 // add reports what one file holds.

@@ -23,6 +23,9 @@ const largest = 2 << 20
 // input is the path that means standard input.
 const input = "-"
 
+// noFormat is why a file is left out that a hook names with all the others that were changed.
+const noFormat = "not a format that gpuard reads"
+
 // source is a file to be read.
 type source struct {
 	path string
@@ -147,7 +150,7 @@ func (c *collector) file(p string, info fs.FileInfo, asked bool) {
 	}
 	if kind == "" {
 		if asked {
-			c.report.Skipped = append(c.report.Skipped, Omission{p, "not a format that gpuard reads"})
+			c.report.Skipped = append(c.report.Skipped, Omission{p, noFormat})
 		}
 		return
 	}

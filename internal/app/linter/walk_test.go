@@ -107,6 +107,22 @@ func TestWalk(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
+	t.Run("named and not read", func(t *testing.T) {
+		broken := filepath.Join(root, "broken.ipynb")
+		if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		paths := []string{broken, root + "/binary.sh", root + "/large.sh"}
+		r, err := Run(t.Context(), Options{Paths: paths})
+		if err != nil || len(r.Skipped) != 0 || len(r.Problems) != 3 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		for _, one := range r.Problems {
+			if !slices.Contains(paths, one.Path) || !strings.HasPrefix(one.Why, "cannot read it: ") {
+				t.Errorf("%+v", one)
+			}
+		}
+	})
 	t.Run("missing", func(t *testing.T) {
 		_, err := Run(t.Context(), Options{Paths: []string{root, root + "/nothing"}})
 		var usage *exit.Usage

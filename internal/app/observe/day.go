@@ -33,7 +33,7 @@ func openDay(folder string) (*dayFile, []trend.Minute, error) {
 		return nil, nil, fmt.Errorf("cannot keep the last day: %w", err)
 	}
 	d := &dayFile{path: filepath.Join(folder, "day")}
-	file, err := os.OpenFile(d.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	file, err := sys.OpenFile(d.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot keep the last day: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/trend"
-	"gpuard/internal/host/atomicfile"
+	"gpuard/internal/host/sys"
 )
 
 // Files of leases in the folder of the last day: those that have ended, a line each, and those that are followed.
@@ -31,7 +31,7 @@ type endedLog struct {
 }
 
 func openEnded(folder string) (*endedLog, []trend.Ended, error) {
-	file, err := os.OpenFile(filepath.Join(folder, endedFile), os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
+	file, err := sys.OpenFile(filepath.Join(folder, endedFile), os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o644)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot keep the use of leases: %w", err)
 	}
@@ -75,10 +75,7 @@ func (e *endedLog) add(ended, open []trend.Ended) error {
 	}
 	kept, err := json.Marshal(open)
 	if err == nil {
-		path := filepath.Join(e.folder, openFile)
-		if err = os.WriteFile(path+".new", kept, 0o600); err == nil {
-			err = os.Rename(path+".new", path)
-		}
+		err = e.replace(openFile, kept, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", openFile, err)
@@ -95,17 +92,24 @@ func (e *endedLog) halve() error {
 	}
 	lines := slices.DeleteFunc(strings.SplitAfter(string(text), "\n"), func(l string) bool { return strings.TrimSpace(l) == "" })
 	lines = lines[len(lines)/2:]
-	err = os.WriteFile(path+".new", []byte(strings.Join(lines, "")), 0o644) //nolint:gosec // everybody may see who used what
-	if err == nil {
-		err = os.Rename(path+".new", path)
-	}
+	err = e.replace(endedFile, []byte(strings.Join(lines, "")), 0o644) // everybody may see who used what
 	if err != nil {
 		return fmt.Errorf("cannot shorten %s: %w", path, err)
 	}
 	_ = e.file.Close()
-	e.file, err = os.OpenFile(path, os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0)
+	e.file, err = sys.OpenFile(path, os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0)
 	e.lines = len(lines)
 	return err
+}
+
+// replace writes one of the files in one step.
+func (e *endedLog) replace(name string, text []byte, mode uint32) error {
+	folder, err := sys.Follow(e.folder)
+	if err != nil {
+		return err
+	}
+	defer folder.Close() //nolint:errcheck // nothing is written through it
+	return folder.Replace(name, text, mode)
 }
 
 func (e *endedLog) close() {
@@ -164,18 +168,6 @@ func watched(host *machine.Host) (list []trend.Ended, err error) {
 		}
 	}
 	return list, nil
-}
-
-// Save writes a picture, in place of what the file had.
-func Save(path string, picture []byte) error {
-	before, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return atomicfile.Create(path, picture, 0o644)
-	case err != nil:
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	return atomicfile.Replace(path, before, picture)
 }
 
 // readEnded reads the leases that have ended. A line that is none is left out: the last one may be cut.

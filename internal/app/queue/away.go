@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,10 +14,12 @@ import (
 	"time"
 
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/app/remote"
 	"gpuard/internal/core/handoff"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
+	"gpuard/internal/host/sys"
 )
 
 // Jobs of another scheduler have numbers of the same counter as those of this machine. A job is written down before it is
@@ -116,8 +117,8 @@ func (q *Queue) script(ctx context.Context, s *remote.Scheduler, w handoff.Work,
 	if out, err = s.Write(ctx, w); err != nil {
 		return out, err
 	}
-	if err = os.MkdirAll(folder, 0o700); err == nil {
-		err = os.WriteFile(q.scriptPath(n), []byte(out.Text), 0o600)
+	if err = sys.MkdirAll(folder, 0o700); err == nil {
+		err = machine.WriteFile(q.scriptPath(n), []byte(out.Text), 0o600)
 	}
 	if err != nil {
 		err = fmt.Errorf("cannot hand in the job: %w", err)

@@ -16,6 +16,7 @@ import (
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/journal"
+	"gpuard/internal/host/sys"
 )
 
 // The first arguments of a keeper and of its runner; the folder of the queue follows.
@@ -48,7 +49,7 @@ func Keep(ctx context.Context, host *machine.Host, args []string) error {
 	}
 	f := &runs.Folder{Dir: dir, Host: host, Lock: lock, State: record.NewQueue(), Flag: RunnerFlag, Mark: mark, Work: dir, Grace: grace, Queue: true}
 	defer f.Close()
-	if err := os.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
+	if err := sys.MkdirAll(filepath.Join(dir, "jobs"), 0o700); err != nil {
 		return fmt.Errorf("cannot keep the queue: %w", err)
 	}
 	if f.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err != nil {
@@ -113,7 +114,7 @@ func prepare(d *desks, w *runs.Work, run int) (start runs.Start, err error) {
 	folder := filepath.Join(dir, w.State.Folder(run))
 	env := []string{"GPUARD_JOB=" + fmt.Sprint(run+1), mark + "=" + folder}
 	if j.Log != "" { // else who makes the log makes it
-		if err := os.MkdirAll(folder, 0o700); err != nil {
+		if err := sys.MkdirAll(folder, 0o700); err != nil {
 			return start, fmt.Errorf("cannot make the folder of the job: %w", err)
 		}
 	}

@@ -94,9 +94,7 @@ func (q *Queue) Jobs(numbers []int) (list []Entry, err error) {
 		}
 		j, known := q.asked[n-1]
 		if !known {
-			if j, err = q.Of(n - 1); err != nil {
-				return nil, err
-			}
+			j = q.jobOf(state, n-1)
 			if q.asked == nil {
 				q.asked = map[int]Job{}
 			}
@@ -134,13 +132,19 @@ func (q *Queue) list(which func(State) bool, most int) (list []Entry, more int, 
 			more++
 			continue
 		}
-		j, err := q.Of(run)
-		if err != nil {
-			return nil, 0, err
-		}
-		list = append(list, q.entry(state, run, where, j))
+		list = append(list, q.entry(state, run, where, q.jobOf(state, run)))
 	}
 	return list, more, nil
+}
+
+// jobOf is a job of a list, which shows the others also where one cannot be read.
+func (q *Queue) jobOf(state *record.State, run int) Job {
+	if !state.Runs[run].Unread {
+		if j, err := q.Of(run); err == nil {
+			return j
+		}
+	}
+	return Job{Command: []string{}}
 }
 
 func stateOf(state *record.State, run int) State {

@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/host/journal"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/limits"
+	"gpuard/internal/host/sys"
 )
 
 // Kind is the same number for the same command.
@@ -83,7 +84,7 @@ func notify(dir string, lines *journal.Journal, all *record.State, run int) erro
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil { // a job that did not run has none
+	if err := sys.MkdirAll(folder, 0o700); err != nil { // a job that did not run has none
 		return err
 	}
 	read, write, err := os.Pipe()
@@ -98,7 +99,7 @@ func notify(dir string, lines *journal.Journal, all *record.State, run int) erro
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(folder, "notify.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := sys.OpenFile(filepath.Join(folder, "notify.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,8 @@ type Queue struct {
 	journal *journal.Journal
 	state   *record.State
 	written chan struct{}
-	asked   map[int]Job // that Jobs has read, by run: what waits for them looks at them again and again
+	odd     []record.OddLine // that Submit found
+	asked   map[int]Job      // that Jobs has read, by run: what waits for them looks at them again and again
 }
 
 // Files in the folder.
@@ -89,7 +90,7 @@ func Open(host *machine.Host, create bool) (*Queue, error) {
 	}
 	if create {
 		if err = host.MakeParents(filepath.Dir(dir)); err == nil {
-			err = os.MkdirAll(filepath.Join(dir, envFolder), 0o700)
+			err = sys.MkdirAll(filepath.Join(dir, envFolder), 0o700)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot make the folder of the queue: %w", err)
@@ -254,31 +255,6 @@ func (q *Queue) logPath(run int, j Job) string {
 	return filepath.Join(q.Dir, record.JobFolder(run), "log")
 }
 
-// count is how many jobs a journal of this size has. A file says how many it had at some size; what follows is read, so
-// that it does not matter whether that file could be written.
-func (q *Queue) count(size int64) (n int, err error) {
-	path, at := filepath.Join(q.Dir, countFile), int64(0)
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, err
-	}
-	if _, err := fmt.Sscanf(string(text), "%d %d\n", &at, &n); err != nil || at < 0 || at > size {
-		at, n = 0, 0
-	}
-	for at < size {
-		line, err := q.journal.Line(at)
-		if err != nil {
-			return 0, err
-		}
-		var e record.Event
-		if json.Unmarshal(line, &e) == nil && e.Kind == record.Submit {
-			n = e.Run + 1
-		}
-		at += int64(len(line))
-	}
-	return n, os.WriteFile(path, fmt.Appendf(nil, "%d %d\n", size, n), 0o600)
-}
-
 // Pause lets nothing start, or again what may.
 func (q *Queue) Pause(on bool) error {
 	kind := record.Resume
@@ -359,6 +335,8 @@ func possible(state *record.State, kind record.Kind, n int) error {
 	phase := state.Runs[n-1].Phase
 	over := phase >= record.OK
 	switch {
+	case kind == record.Again && state.Runs[n-1].Unread:
+		return exit.Usagef("cannot queue job %d again: %s", n, state.Runs[n-1].Last().Problem)
 	case kind == record.Again && state.Runs[n-1].Away != nil:
 		return exit.Usagef("cannot queue job %d again: %s has it; hand it in again: gpuard submit --engine %[2]s", n, state.Runs[n-1].Away.Engine)
 	case kind == record.Again && (!over || phase == record.OK):
@@ -374,7 +352,7 @@ func possible(state *record.State, kind record.Kind, n int) error {
 // Serve starts the keeper, if there is none and some job may start.
 func (q *Queue) Serve() error {
 	path := filepath.Join(q.Dir, errorFile)
-	errs, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
+	errs, err := sys.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("cannot start the queue: %w", err)
 	}

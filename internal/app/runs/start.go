@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/core/job"
 	core "gpuard/internal/core/runs"
 	"gpuard/internal/host/batch"
+	"gpuard/internal/host/sys"
 )
 
 // start starts a run. Nothing else is started between its Begin and its Start, so that a process that finds only the
@@ -104,11 +105,10 @@ func first(env []string) []string {
 }
 
 func openLog(path string) (*os.File, error) {
-	err := os.Mkdir(filepath.Dir(path), 0o700)
-	if err != nil && !errors.Is(err, os.ErrExist) {
+	if err := sys.Mkdir(filepath.Dir(path), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("cannot make the folder of a run: %w", err)
 	}
-	log, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600) // a FIFO is not waited for
+	log, err := sys.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make the log of a run: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/project"
+	"gpuard/internal/host/sys"
 )
 
 // Supervise is the life of a project's supervisor. It ends when there is nothing to do, or another one lives. Its own
@@ -293,5 +294,5 @@ func openJournal(folder *project.Folder) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && info.Size() > 1<<20 {
 		flags |= os.O_TRUNC
 	}
-	return os.OpenFile(path, flags, 0o600)
+	return sys.OpenFile(path, flags, 0o600)
 }

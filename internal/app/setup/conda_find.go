@@ -11,6 +11,7 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/host/files"
+	"gpuard/internal/host/sys"
 )
 
 // CondaChoice is the variable of an environment that says which GPUs it is for. It means nothing to any program but
@@ -49,7 +50,7 @@ func (c Conda) prefix() (string, error) {
 func environment(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err == nil {
-		abs, err = filepath.EvalSymlinks(abs)
+		abs, err = sys.Resolve(abs)
 	}
 	if err != nil {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up %s for conda: %v", dir, err)}

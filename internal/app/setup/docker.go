@@ -99,7 +99,7 @@ func (d Docker) target(key, file string) (path string, alone bool) {
 	path = filepath.Join(filepath.Dir(file), stem+".override"+extension)
 	if slices.Contains([]string{"compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"}, base) {
 		keys, _ := d.Setup.Keys()
-		if text, _ := os.ReadFile(path); !files.Is(path) || slices.Contains(keys, key) && strings.HasPrefix(string(text), "# Written by gpuard.") {
+		if text, _ := files.Read(path); !files.Is(path) || slices.Contains(keys, key) && strings.HasPrefix(string(text.Content), "# Written by gpuard.") {
 			return path, true
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/edit"
+	"gpuard/internal/host/sys"
 )
 
 // follow updates the record for files that their user has moved, such as ~/.bashrc into a folder with a symbolic link
@@ -19,7 +20,7 @@ func follow(r *edit.Record) {
 		if err != nil || e.Block == "" || info.Mode().Type() != os.ModeSymlink {
 			continue
 		}
-		if actual, err := filepath.EvalSymlinks(e.Path); err == nil {
+		if actual, err := sys.Resolve(e.Path); err == nil {
 			e.Path, e.Made = actual, false
 		}
 	}

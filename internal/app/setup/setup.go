@@ -21,6 +21,7 @@ import (
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/manifest"
 	"gpuard/internal/host/store"
+	"gpuard/internal/host/sys"
 )
 
 // Setup is what the targets need.
@@ -223,8 +224,8 @@ func Program() (string, error) {
 	return self, nil
 }
 
-// readFound reads the file of a change. A block goes into the target of a symbolic link; a file of gpuard's own is
-// never a link.
+// readFound reads the file of a change. A block goes to where a symbolic link of the caller's or of root's leads; a file
+// of gpuard's own is never a link.
 func readFound(c *edit.Change, known []string) (edit.Found, error) {
 	info, err := os.Lstat(c.Path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -234,7 +235,7 @@ func readFound(c *edit.Change, known []string) (edit.Found, error) {
 		return edit.Found{}, fmt.Errorf("cannot read %s: %w", c.Path, err)
 	}
 	if c.Block != "" && info.Mode().Type() == os.ModeSymlink {
-		actual, err := filepath.EvalSymlinks(c.Path)
+		actual, err := sys.Resolve(c.Path)
 		if errors.Is(err, os.ErrNotExist) {
 			return edit.Found{}, &edit.Conflict{Path: c.Path, Why: "it is a symbolic link to what is not there", Remedy: "make that file, or delete the link, and try again"}
 		}

@@ -2,7 +2,9 @@ package sweep
 
 import (
 	"os"
-	"syscall"
+	"path/filepath"
+
+	"gpuard/internal/host/sys"
 )
 
 // discard removes what the sweep made in its folder, and the folder if nothing else is in it. That it is still the same
@@ -23,5 +25,8 @@ func (s *Sweep) discard() {
 	for _, name := range []string{"runs", journalFile, requestFile, lockFile} {
 		_ = root.RemoveAll(name)
 	}
-	_ = syscall.Rmdir(s.Dir)
+	if above, err := sys.Follow(filepath.Dir(s.Dir)); err == nil {
+		_ = above.Rmdir(filepath.Base(s.Dir))
+		_ = above.Close()
+	}
 }

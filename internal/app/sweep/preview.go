@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"fmt"
-	"io"
 	"os"
 
 	"gpuard/internal/app/exit"
@@ -12,7 +11,7 @@ import (
 )
 
 // largest is the size of a file of runs that must be a mistake, in bytes.
-const largest = 1 << 30
+const largest = 128 << 20
 
 // Table reads the runs from a CSV file, or from standard input for "-".
 func Table(path string) (core.Grid, error) { return readRuns(path, "--csv", core.Table) }
@@ -25,8 +24,8 @@ func readRuns(path, flag string, parse func([]byte) (core.Grid, error)) (core.Gr
 	var err error
 	if path != "-" {
 		data, err = files.Named(path, largest)
-	} else if data, err = io.ReadAll(io.LimitReader(os.Stdin, largest+1)); err == nil && len(data) > largest {
-		err = fmt.Errorf("it is larger than %d MiB", largest>>20)
+	} else {
+		data, err = files.Input(os.Stdin, largest)
 	}
 	var g core.Grid
 	if err == nil {

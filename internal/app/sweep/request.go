@@ -177,7 +177,7 @@ func folder(dir string) (string, error) {
 			err = guarded(dir)
 		}
 		if err == nil {
-			err = os.MkdirAll(dir, 0o700)
+			err = sys.MkdirAll(dir, 0o700)
 		}
 		if err == nil {
 			err = owned(dir)
@@ -190,10 +190,14 @@ func folder(dir string) (string, error) {
 			return "", err
 		}
 	}
+	above, oerr := sys.Follow(".")
+	if err = errors.Join(err, oerr); err == nil {
+		defer above.Close() //nolint:errcheck // nothing is written through it
+	}
 	for n := 1; err == nil; n++ {
-		dir = filepath.Join(here, fmt.Sprintf("gpuard-sweep-%d", n))
-		if err = os.Mkdir(dir, 0o700); err == nil {
-			return dir, nil
+		name := fmt.Sprintf("gpuard-sweep-%d", n)
+		if err = above.Mkdir(name, 0o700); err == nil {
+			return filepath.Join(here, name), nil
 		}
 		if errors.Is(err, os.ErrExist) {
 			err = nil
@@ -229,7 +233,7 @@ func guarded(dir string) error {
 }
 
 func readRequest(dir string) (*Request, error) {
-	data, err := files.Named(filepath.Join(dir, requestFile), largest)
+	data, err := files.Named(filepath.Join(dir, requestFile), 8*largest)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read %s: %w", filepath.Join(dir, requestFile), err)
 	}
@@ -270,7 +274,7 @@ func (s *Sweep) write(busy func()) (err error) {
 	if s.Lock, err = journal.Lock(filepath.Join(s.Dir, lockFile), busy); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Join(s.Dir, "runs"), 0o700); err != nil {
+	if err := sys.MkdirAll(filepath.Join(s.Dir, "runs"), 0o700); err != nil {
 		return fmt.Errorf("cannot use %s for a sweep: %w", s.Dir, err)
 	}
 	return journal.Replace(filepath.Join(s.Dir, requestFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(s.Request) })

@@ -128,6 +128,7 @@ type Run struct {
 	GPUs      int
 	Spent     Spent // over all starts
 	Away      *Away // another scheduler has it; nil: this machine does
+	Unread    bool  // its Submit cannot be read: nothing is known of it but its number
 
 	array     *group
 	after     []After
@@ -174,13 +175,19 @@ type State struct {
 	Count Count
 
 	Paused bool // nothing is to be started for now
-	Odd    int  // lines of a queue that are impossible, and were left out
+	Odd    int  // lines of a queue that cannot be read or are impossible, and were left out
+
+	OddLines []OddLine // the first of them
 
 	array map[int]*group // those whose number at the same time is limited, by their first run
 	past  Past
-	queue bool          // runs are submitted, and one whose end is unknown is not repeated by itself
-	fresh []int         // runs that may be started since Fresh was called
-	heirs map[int][]int // runs that wait for a run
+	queue bool // runs are submitted, and one whose end is unknown is not repeated by itself
+	lines int  // that were read
+	lost  int  // as that of Tally
+
+	damaged bool          // some line cannot be read
+	fresh   []int         // runs that may be started since Fresh was called
+	heirs   map[int][]int // runs that wait for a run
 }
 
 // Count is the number of runs by phase.
@@ -269,23 +276,6 @@ func (s *State) Folder(run int) string {
 	return Folder(run, len(s.Runs))
 }
 
-// Read adds a line of the journal, which begins at an offset in it.
-func (s *State) Read(line []byte, offset int64) error {
-	var e Event
-	if err := json.Unmarshal(line, &e); err != nil {
-		return fmt.Errorf("it is no event: %w", err)
-	}
-	err := s.Add(e)
-	switch {
-	case err == nil && e.Kind == Submit:
-		s.Runs[e.Run].Offset = offset
-	case err != nil && s.queue: // one line must not make the others unreadable
-		s.Odd++
-		return nil
-	}
-	return err
-}
-
 // Add adds an event. An impossible one is an error: the journal belongs to another sweep.
 func (s *State) Add(e Event) error {
 	switch {
@@ -299,6 +289,9 @@ func (s *State) Add(e Event) error {
 	}
 	if e.Run < 0 || e.Run >= len(s.Runs) {
 		return fmt.Errorf("it names run %d, and there are %d", e.Run, len(s.Runs))
+	}
+	if s.queue {
+		s.assumeBegun(e)
 	}
 	r := &s.Runs[e.Run]
 	open := r.Phase == Begun || r.Phase == Running
@@ -316,7 +309,7 @@ func (s *State) Add(e Event) error {
 		s.end(e.Run, e)
 	case e.Kind == Gone && open:
 		s.gone(e.Run)
-	case e.Kind == Again && (r.Phase == Failed || r.Phase == Cancelled):
+	case e.Kind == Again && !r.Unread && (r.Phase == Failed || r.Phase == Cancelled):
 		r.failures, r.cancelled = 0, false
 		s.move(e.Run, Waiting)
 	case s.queue && s.ask(e.Run, e.Kind):
@@ -332,13 +325,18 @@ func (s *State) Add(e Event) error {
 
 // submit adds a run.
 func (s *State) submit(e Event) error {
-	if !s.queue || e.Job == nil || e.Run != len(s.Runs) {
+	if !s.queue {
 		return fmt.Errorf("run %d cannot be added to %d", e.Run, len(s.Runs))
 	}
+	missing, err := e.follows(len(s.Runs), s.lost)
+	if err != nil {
+		return err
+	}
+	for range missing {
+		s.unread(e)
+	}
+	s.lost = 0
 	for _, a := range e.Job.After {
-		if a.Run < 0 || a.Run >= e.Run {
-			return fmt.Errorf("run %d cannot wait for run %d", e.Run, a.Run)
-		}
 		s.heirs[a.Run] = append(s.heirs[a.Run], e.Run)
 	}
 	s.Runs = append(s.Runs, Run{Submitted: e.At, Name: e.Job.Name, Nice: e.Job.Nice, Held: e.Job.Held, CPU: e.Job.CPU, Time: e.Job.Time, Kind: e.Job.Kind, GPUs: e.Job.GPUs, after: e.Job.After, retry: e.Job.Retry})

@@ -20,7 +20,7 @@ type place struct {
 
 // find opens the folder of a path.
 func find(path string) (*place, error) {
-	dir, err := sys.Enter(filepath.Dir(path))
+	dir, err := sys.Follow(filepath.Dir(path))
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ const (
 
 // Named reads a whole file that the user named, at most so many bytes of it. Unlike Read it also reads pipes, because a
 // shell passes the output of a program as one: --machine <(gpuard status --record). A FIFO without a writer is an error
-// after 2 s, and one with a silent writer after 30 s.
+// after 2 s, and one with a silent writer after 30 s. Of devices only /dev/null is read.
 func Named(path string, most int64) ([]byte, error) { return named(path, most, comes, speaks) }
 
 func named(path string, most int64, comes, speaks time.Duration) ([]byte, error) {
@@ -34,17 +34,36 @@ func named(path string, most int64, comes, speaks time.Duration) ([]byte, error)
 		return nil, bare(err)
 	}
 	from := io.Reader(file)
-	if info.Mode()&fs.ModeNamedPipe != 0 {
+	switch {
+	case info.Mode()&fs.ModeNamedPipe != 0:
 		from = &pipe{fd: fd, late: time.Now().Add(comes), speaks: speaks}
+	case isNull(info):
+		return nil, nil
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is " + kind(info.Mode()) + ", and must be a file or a pipe")
+	case info.Size() > most:
+		return nil, fmt.Errorf("it is larger than %d MiB", most>>20)
 	}
+	data, err := Input(from, most)
+	return data, bare(err)
+}
+
+// Input reads at most so many bytes of what comes, such as standard input.
+func Input(from io.Reader, most int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(from, most+1))
 	switch {
 	case err != nil:
-		return nil, bare(err)
+		return nil, err
 	case int64(len(data)) > most:
 		return nil, fmt.Errorf("it is larger than %d MiB", most>>20)
 	}
 	return data, nil
+}
+
+// isNull reports /dev/null.
+func isNull(info fs.FileInfo) bool {
+	null, err := os.Stat(os.DevNull)
+	return err == nil && os.SameFile(info, null)
 }
 
 // pipe is the reading end of a pipe that does not block.

@@ -115,7 +115,7 @@ func TestNamed(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		plain: "larger than", "/dev/zero": "larger than", t.TempDir(): "is a directory", plain + ".none": "no such file",
+		plain: "larger than", "/dev/zero": "it is a device", t.TempDir(): "it is a folder", plain + ".none": "no such file",
 	} {
 		if data, err := Named(path, 3); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v; want %q", path, data, err, want)

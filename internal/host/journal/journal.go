@@ -12,6 +12,7 @@ package journal
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ type Journal struct {
 
 // Open opens a journal, and makes it with mode 0600 if it is missing. Next begins with the first line.
 func Open(path string) (*Journal, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	file, err := sys.OpenFile(path, unix.O_RDWR|unix.O_APPEND|unix.O_CREAT|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the journal: %w", err)
 	}
@@ -237,7 +238,7 @@ func (j *Journal) failed(err error) error {
 
 // TryLock is Lock, but returns nil without an error if another process has the lock.
 func TryLock(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	file, err := sys.OpenFile(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock: %w", err)
 	}
@@ -254,7 +255,7 @@ func TryLock(path string) (*os.File, error) {
 
 // Locked reports whether a process has the lock.
 func Locked(path string) bool {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	file, err := sys.OpenFile(path, unix.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
 	}
@@ -302,7 +303,7 @@ func LockOwners(path string) (owners []LockOwner) {
 
 // AwaitFree returns when no process has the lock, or there is none.
 func AwaitFree(path string) {
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	file, err := sys.OpenFile(path, unix.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return
 	}
@@ -315,7 +316,7 @@ func AwaitFree(path string) {
 // Lock locks the file at path. If another process has the lock, it calls busy once and waits. The lock belongs to the
 // open file: a process that inherits the descriptor has it too.
 func Lock(path string, busy func()) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	file, err := sys.OpenFile(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock: %w", err)
 	}
@@ -335,26 +336,32 @@ func Lock(path string, busy func()) (*os.File, error) {
 }
 
 // Replace writes a file in one step, with mode 0600: readers get the old content or the new.
-func Replace(path string, write func(io.Writer) error) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".")
+func Replace(path string, write func(io.Writer) error) error {
+	dir, err := sys.Follow(filepath.Dir(path))
+	if err == nil {
+		defer dir.Close() //nolint:errcheck // nothing is written through it
+		err = replace(dir, filepath.Base(path), write)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
-	defer func() {
-		if err != nil {
-			_ = file.Close()
-			_ = os.Remove(file.Name())
-			err = fmt.Errorf("cannot write %s: %w", path, err)
-		}
-	}()
-	if err = write(file); err != nil {
+	return nil
+}
+
+func replace(dir *sys.Dir, name string, write func(io.Writer) error) error {
+	fresh := "." + name + "." + rand.Text()
+	file, err := dir.Create(fresh)
+	if err != nil {
 		return err
 	}
-	if err = file.Sync(); err != nil {
-		return err
+	if err = write(file); err == nil {
+		err = file.Sync()
 	}
-	if err = file.Close(); err != nil {
-		return err
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = dir.Rename(fresh, name)
 	}
-	return os.Rename(file.Name(), path)
+	if err != nil {
+		_ = dir.Remove(fresh)
+	}
+	return err
 }

@@ -58,6 +58,8 @@ func (e *NotExecutableError) Unwrap() error { return e.Err }
 func Find(command string) (string, error) {
 	path, err := exec.LookPath(command)
 	switch {
+	case err == nil && !plain(path): // such as a pipe: execve(2) takes none
+		return "", &NotExecutableError{path, unix.EACCES}
 	case err == nil:
 		return path, nil
 	case errors.Is(err, exec.ErrDot): // PATH asks for the current folder; that is the user's choice
@@ -80,11 +82,16 @@ func inPath(command string) string {
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
 		path := filepath.Join(dir, command)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		if plain(path) {
 			return path
 		}
 	}
 	return ""
+}
+
+func plain(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // Inherit returns a duplicate of f at lowestFD or above that survives exec; lower only where the process may not have

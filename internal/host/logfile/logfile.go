@@ -16,12 +16,15 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/sys"
 )
 
 // Flag is the first argument of a process that copies; the file and its limit in bytes follow. Its standard input is
@@ -120,8 +123,7 @@ func (l *Log) Close(patience time.Duration) {
 }
 
 func open(path string) (*os.File, error) {
-	// O_NONBLOCK: the open of a named pipe without a reader would wait for one.
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|unix.O_NONBLOCK, 0o666) //nolint:gosec // the umask decides, as for a shell's >>
+	file, err := sys.OpenFile(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CREAT, 0o666) // the umask decides, as for a shell's >>
 	if info, serr := os.Stat(path); errors.Is(err, unix.ENXIO) && serr == nil && info.Mode()&fs.ModeNamedPipe != 0 {
 		return nil, fmt.Errorf("cannot log to %s: it is a named pipe that no program reads (%w); start the reader first, or name a file: --log FILE", path, unix.ENXIO)
 	}
@@ -232,7 +234,7 @@ func (w *writer) write(b []byte) {
 func (w *writer) ready(more int64) error {
 	if w.file != nil && w.size > 0 && w.size+more > w.limit {
 		w.close()
-		if err := os.Rename(w.path, w.path+".1"); err != nil {
+		if err := rotate(w.path); err != nil {
 			return err
 		}
 	}
@@ -252,6 +254,16 @@ func (w *writer) ready(more int64) error {
 		w.limit = math.MaxInt64 // a FIFO or a device is not renamed
 	}
 	return nil
+}
+
+// rotate gives a full log the name of the one before it.
+func rotate(path string) error {
+	dir, err := sys.Follow(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	return dir.Rename(filepath.Base(path), filepath.Base(path)+".1")
 }
 
 func (w *writer) close() {

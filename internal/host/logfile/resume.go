@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/sys"
 )
 
 // Resume appends to a log what a source prints that always begins again with its first byte, such as the log of a pod:
 // what the file has of it already is left out. Which source that is, and where in the file it begins, is kept beside the
 // file. While another process does the same, everything is left out.
 func Resume(path, source string) (io.WriteCloser, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	file, err := sys.OpenFile(path, unix.O_CREAT|unix.O_RDWR|unix.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the log: %w", err)
 	}
@@ -34,13 +39,22 @@ func Resume(path, source string) (io.WriteCloser, error) {
 		if from.Source != source {
 			from.Source, from.Start = source, info.Size()
 			text, _ := json.Marshal(from) // text and a number
-			err = os.WriteFile(path+".from", text, 0o600)
+			err = writeFrom(path+".from", text)
 		}
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot write the log: %w", err), file.Close())
 	}
 	return &resumed{file, max(0, info.Size()-from.Start)}, nil
+}
+
+func writeFrom(path string, text []byte) error {
+	dir, err := sys.Follow(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	return dir.Replace(filepath.Base(path), text, 0o600)
 }
 
 // resumed leaves out what it knows.

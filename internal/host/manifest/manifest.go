@@ -42,7 +42,7 @@ type Manifest struct {
 // Peek reads the record without locking it. A record that does not exist is empty.
 func Peek(path string) (edit.Record, error) {
 	r := edit.Record{Schema: schema}
-	dir, err := sys.Enter(filepath.Dir(path))
+	dir, err := sys.Follow(filepath.Dir(path))
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}
@@ -154,9 +154,9 @@ func tryOpen(path string, busy func()) (*Manifest, error) {
 	return m, err
 }
 
-// enter opens a folder by a descriptor that can be locked, unlike that of sys.Enter.
+// enter opens a folder by a descriptor that can be locked, unlike that of sys.Follow.
 func enter(path string) (*sys.Dir, error) {
-	at, err := sys.Enter(path)
+	at, err := sys.Follow(path)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func enter(path string) (*sys.Dir, error) {
 // them.
 func create(folders []string) error {
 	for _, path := range folders {
-		above, err := sys.Enter(filepath.Dir(path))
+		above, err := sys.Follow(filepath.Dir(path))
 		if err != nil {
 			return err
 		}
@@ -333,7 +333,7 @@ func (m *Manifest) empty() {
 
 // rmdir removes an empty folder.
 func rmdir(path string) error {
-	above, err := sys.Enter(filepath.Dir(path))
+	above, err := sys.Follow(filepath.Dir(path))
 	if err != nil {
 		return err
 	}

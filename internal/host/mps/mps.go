@@ -15,7 +15,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/host/sys"
 )
 
 // PipeVariable names the folder through which clients reach the daemon; LogVariable names the folder of its log.
@@ -94,13 +94,13 @@ func (c *Control) Log() string { return filepath.Join(c.Pipe, "log") }
 
 // Lock keeps other processes of this user from starting or ending the daemon until the returned function is called.
 func (c *Control) Lock() (func(), error) {
-	if err := os.Mkdir(c.Pipe, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := sys.Mkdir(c.Pipe, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
 	if err := own(c.Pipe, os.Geteuid()); err != nil {
 		return nil, fmt.Errorf("%w; ask root to remove it (sudo rm -r %s), or set TMPDIR to a folder of your own", err, c.Pipe)
 	}
-	file, err := os.OpenFile(filepath.Join(c.Pipe, "gpuard.lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	file, err := sys.OpenFile(filepath.Join(c.Pipe, "gpuard.lock"), unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (c *Control) Start(ctx context.Context) error {
 	if _, err := c.ask(ctx, "get_server_list"); err == nil {
 		return nil
 	}
-	if err := os.MkdirAll(c.Log(), 0o700); err != nil {
+	if err := sys.MkdirAll(c.Log(), 0o700); err != nil {
 		return err
 	}
 	cmd := c.command(ctx, "-d")

@@ -1,7 +1,6 @@
 package project
 
 import (
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/service"
+	"gpuard/internal/host/sys"
 )
 
 // largest is the size up to which a file is read, in bytes; all files are smaller.
@@ -104,11 +104,10 @@ func readJSON(path string, v any) error {
 
 // readFile reads a regular file. It does not follow a link and does not block on a FIFO.
 func readFile(path string) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	file, err := sys.OpenFile(path, unix.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, err
 	}
-	file := os.NewFile(uintptr(fd), path)
 	defer file.Close() //nolint:errcheck // read only
 	if err := regular(file); err != nil {
 		return nil, err
@@ -134,20 +133,12 @@ func writeJSON(path string, v any) error {
 
 // write replaces a file in one step: a reader gets the old content or the new.
 func write(path string, data []byte) error {
-	fresh := filepath.Join(filepath.Dir(path), ".new-"+rand.Text())
-	file, err := os.OpenFile(fresh, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, errors.Unwrap(err))
-	}
-	_, err = file.Write(data)
-	if cerr := file.Close(); err == nil {
-		err = cerr
-	}
+	dir, err := sys.Follow(filepath.Dir(path))
 	if err == nil {
-		err = os.Rename(fresh, path)
+		defer dir.Close() //nolint:errcheck // nothing is written through it
+		err = dir.Replace(filepath.Base(path), data, 0o600)
 	}
 	if err != nil {
-		_ = os.Remove(fresh)
 		return fmt.Errorf("cannot write %s: %w", path, errors.Unwrap(err))
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/sys"
 )
 
 // Lock is held until it is released, or until every process that has File open has ended.
@@ -40,7 +42,7 @@ func (f *Folder) Keep(instance string) (*Lock, error) {
 	if filepath.Base(instance) != instance || instance == "." || instance == ".." {
 		return nil, fmt.Errorf("cannot keep %q: that is no name of an instance", instance)
 	}
-	if err := os.Mkdir(f.instancePath(instance, ""), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := makeFolder(f.instancePath(instance, "")); err != nil {
 		return nil, fmt.Errorf("cannot make the folder of %s: %w", instance, err)
 	}
 	if err := private(filepath.Clean(f.instancePath(instance, ""))); err != nil {
@@ -80,14 +82,14 @@ func (l *Lock) InPlace() bool {
 // happens to other descriptors of the file. It returns nil if another process has the lock.
 func lockPath(path string) (*Lock, error) {
 	for range 8 {
-		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
+		file, err := sys.OpenFile(path, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
-			return nil, fmt.Errorf("cannot lock: %w", &os.PathError{Op: "open", Path: path, Err: err})
+			return nil, fmt.Errorf("cannot lock: %w", err)
 		}
-		lock := &Lock{os.NewFile(uintptr(fd), path)}
-		err = regular(lock.File)
+		lock := &Lock{file}
+		err = regular(file)
 		if err == nil {
-			err = unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+			err = unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
 		}
 		switch {
 		case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EACCES):

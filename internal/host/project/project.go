@@ -20,6 +20,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/sys"
 )
 
 // Folder is the folder of one project.
@@ -58,7 +60,7 @@ func ID(file, host string) string {
 func Make(top, id string) (*Folder, error) {
 	path := filepath.Join(top, id)
 	for _, dir := range []string{top, path, filepath.Join(path, instancesFolder)} {
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		if err := makeFolder(dir); err != nil {
 			return nil, fmt.Errorf("cannot make the project's folder: %w; set GPUARD_STATE to a folder that you can write", err)
 		}
 		if err := private(dir); err != nil {
@@ -66,6 +68,20 @@ func Make(top, id string) (*Folder, error) {
 		}
 	}
 	return &Folder{path}, nil
+}
+
+// makeFolder makes one folder, where it is missing.
+func makeFolder(dir string) error {
+	dir = filepath.Clean(dir)
+	above, err := sys.Follow(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	defer above.Close() //nolint:errcheck // nothing is written through it
+	if err := above.Mkdir(filepath.Base(dir), 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 // Open opens the folder of a project. The error is os.ErrNotExist if there is none.

@@ -107,6 +107,11 @@ func (d *Dir) Status() (st unix.Stat_t, err error) {
 	return st, err
 }
 
+// MayWrite is why the caller can make nothing in the folder; nil where that is allowed.
+func (d *Dir) MayWrite() error {
+	return d.do("access", ".", func(fd int) error { return unix.Faccessat(fd, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) })
+}
+
 // Look is lstat(2) of a name in the folder.
 func (d *Dir) Look(name string) (st unix.Stat_t, err error) {
 	err = d.do("lstat", name, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })

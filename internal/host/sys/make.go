@@ -94,9 +94,9 @@ func (a *Aside) Discard() {
 }
 
 // MkdirAll makes the folder at a path, and those above it that are missing, as the umask leaves them. It goes where
-// Enter goes.
+// Follow goes.
 func MkdirAll(path string, mode uint32) error {
-	dir, err := Enter(path)
+	dir, err := Follow(path)
 	if err == nil {
 		return dir.Close()
 	}
@@ -106,7 +106,7 @@ func MkdirAll(path string, mode uint32) error {
 	if err := MkdirAll(filepath.Dir(path), mode); err != nil {
 		return err
 	}
-	parent, err := Enter(filepath.Dir(path))
+	parent, err := Follow(filepath.Dir(path))
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -15,34 +16,19 @@ import (
 // its mode changed, before it is opened once more, as its own Dir(".").
 func OpenDir(path string) (*Dir, error) { return open(path, false) }
 
-// Follow is like OpenDir, and the path may be a link of root's or of the caller's too.
+// Follow is like OpenDir. The path may be a link of root's or of the caller's too, and begin in the current folder.
 func Follow(path string) (*Dir, error) { return open(path, true) }
 
-// Enter opens a folder that the caller named, for its place alone. An ordinary user follows every link, as with any
-// other program: what is named is the user's own choice. Root goes where Follow goes, because it may be called for
-// files of another user.
-func Enter(path string) (*Dir, error) {
-	if os.Geteuid() == 0 {
-		here := make([]byte, unix.PathMax)
-		n, err := unix.Getcwd(here) // unlike $PWD, without links
-		if err == nil && !filepath.IsAbs(path) {
-			path = filepath.Join(unix.ByteSliceToString(here[:n]), path)
-		}
-		return Follow(path)
-	}
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	return &Dir{os.NewFile(uintptr(fd), path)}, nil //nolint:gosec // a descriptor
-}
-
+// open opens a folder at once where no link is on the way to it, else part by part.
 func open(path string, follow bool) (*Dir, error) {
+	if !follow && !filepath.IsAbs(path) {
+		return nil, &os.PathError{Op: "open", Path: path, Err: unix.EINVAL}
+	}
 	path = filepath.Clean(path)
 	fd, err := unix.Openat2(unix.AT_FDCWD, path, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
-	if errors.Is(err, unix.ELOOP) || unsupported(err) || !filepath.IsAbs(path) {
+	if errors.Is(err, unix.ELOOP) || unsupported(err) {
 		fd, err = walk(path, follow, nil)
 	}
 	if err != nil {
@@ -72,41 +58,72 @@ func Guarded(path string) error {
 
 // walk opens a folder part by part, and calls judge with each folder on the way, the last one included.
 func walk(path string, follow bool, judge func(at string, st *unix.Stat_t) error) (int, error) {
-	if !filepath.IsAbs(path) {
-		return -1, unix.EINVAL
+	w, err := startWalk(path, judge)
+	for err == nil && len(w.rest) > 0 {
+		err = w.next(follow)
 	}
-	w := &walker{at: -1, path: "/", judge: judge}
-	if _, err := w.step("/"); err != nil {
+	if err != nil {
+		w.close()
 		return -1, err
-	}
-	rest := strings.Split(path, "/")
-	for links := 0; len(rest) > 0; {
-		part := rest[0]
-		rest = rest[1:]
-		if part == "" {
-			continue
-		}
-		link, err := w.step(part)
-		if link != "" {
-			if links++; links > 40 || len(rest) == 0 && !follow { // path_resolution(7): at most 40
-				err = unix.ELOOP
-			} else if rest = append(strings.Split(link, "/"), rest...); filepath.IsAbs(link) {
-				_, err = w.step("/")
-			}
-		}
-		if err != nil {
-			_ = unix.Close(w.at)
-			return -1, err
-		}
 	}
 	return w.at, nil
 }
 
 // walker is somewhere on its way.
 type walker struct {
-	at    int    // opened for its place alone
-	path  string // of it, for messages
+	at    int      // opened for its place alone
+	path  string   // of it, for messages
+	rest  []string // parts of the path that are still to go
+	links int      // that were followed
 	judge func(at string, st *unix.Stat_t) error
+}
+
+// startWalk is at the root or in the current folder.
+func startWalk(path string, judge func(at string, st *unix.Stat_t) error) (*walker, error) {
+	w := &walker{at: -1, rest: partsOf(path), judge: judge}
+	from := "."
+	if filepath.IsAbs(path) {
+		from = "/"
+	}
+	_, err := w.step(from)
+	return w, err
+}
+
+func partsOf(path string) []string {
+	return slices.DeleteFunc(strings.Split(path, "/"), func(part string) bool { return part == "" || part == "." })
+}
+
+// next goes one part further, or to where it leads if it is a link.
+func (w *walker) next(follow bool) error {
+	part := w.rest[0]
+	w.rest = w.rest[1:]
+	link, err := w.step(part)
+	switch {
+	case link == "":
+		return err
+	case len(w.rest) == 0 && !follow:
+		return unix.ELOOP
+	}
+	return w.lead(link)
+}
+
+// lead puts what a link says before the rest of the way.
+func (w *walker) lead(link string) error {
+	if w.links++; w.links > 40 { // path_resolution(7)
+		return unix.ELOOP
+	}
+	w.rest = append(partsOf(link), w.rest...)
+	if !filepath.IsAbs(link) {
+		return nil
+	}
+	_, err := w.step("/")
+	return err
+}
+
+func (w *walker) close() {
+	if w.at >= 0 {
+		_ = unix.Close(w.at)
+	}
 }
 
 // step opens the next folder, or returns the target if name is a link.
@@ -115,14 +132,18 @@ func (w *walker) step(name string) (link string, err error) {
 	if name != "/" {
 		path = filepath.Join(w.path, name)
 	}
-	fd, st, err := place(w.at, name, unix.O_NOFOLLOW)
+	at := w.at
+	if at < 0 {
+		at = unix.AT_FDCWD
+	}
+	fd, st, err := place(at, name, unix.O_NOFOLLOW)
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		link, err = target(fd, path, &st)
 		_ = unix.Close(fd)
 		if !errors.Is(err, errMagic) {
 			return link, err
 		}
-		fd, st, err = place(w.at, name, 0)
+		fd, st, err = place(at, name, 0)
 	}
 	if err != nil {
 		return "", err
@@ -136,9 +157,7 @@ func (w *walker) step(name string) (link string, err error) {
 		_ = unix.Close(fd)
 		return "", err
 	}
-	if w.at >= 0 {
-		_ = unix.Close(w.at)
-	}
+	w.close()
 	w.at, w.path = fd, path
 	return "", nil
 }
@@ -160,7 +179,7 @@ var errMagic = errors.New("a link of /proc")
 // target is what an open link says, if its owner may lead the caller.
 func target(fd int, path string, st *unix.Stat_t) (string, error) {
 	if !trusted(st.Uid) {
-		return "", fmt.Errorf("%s is a symbolic link of uid %d, which is not followed; name the folder itself", path, st.Uid)
+		return "", fmt.Errorf("%s is a symbolic link of uid %d, which is not followed; name the place itself", path, st.Uid)
 	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err == nil && fs.Type == unix.PROC_SUPER_MAGIC {

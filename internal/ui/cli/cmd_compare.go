@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"gpuard/internal/app/compare"
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	core "gpuard/internal/core/compare"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
@@ -324,7 +324,7 @@ func (p *Program) showCompared(o *compareOptions, a *compared) error {
 		comparedView(p.Out, a, p.term(p.Out))
 	}
 	if o.csv != "" {
-		if err := os.WriteFile(o.csv, comparedCSV(a), 0o644); err != nil { //nolint:gosec // the caller names it
+		if err := machine.WriteFile(o.csv, comparedCSV(a), 0o666); err != nil {
 			return &failure{fmt.Errorf("cannot write the runs: %w", err), 1}
 		}
 	}
@@ -333,7 +333,7 @@ func (p *Program) showCompared(o *compareOptions, a *compared) error {
 	}
 	picture, err := p.Views.Compared(a.Quantities, strings.HasSuffix(o.chart, ".png"))
 	if err == nil {
-		err = os.WriteFile(o.chart, picture, 0o644) //nolint:gosec // the caller names it
+		err = machine.WriteFile(o.chart, picture, 0o666)
 	}
 	if err != nil {
 		return &failure{fmt.Errorf("cannot write the chart: %w", err), 1}

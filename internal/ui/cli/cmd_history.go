@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
 	"gpuard/internal/app/queue"
 	"gpuard/internal/core/trend"
@@ -140,7 +142,10 @@ func (p *Program) showUse(cmd *cobra.Command, o *historyOptions, since time.Dura
 		if err != nil {
 			return err
 		}
-		return observe.Save(o.chart, picture)
+		if err := machine.WriteFile(o.chart, picture, 0o666); err != nil {
+			return fmt.Errorf("cannot write the chart: %w", err)
+		}
+		return nil
 	case o.json:
 		return writeJSON(p.Out, historyAnswer{Schema: schema(cmd), Jobs: []queue.Entry{}, Use: use})
 	}

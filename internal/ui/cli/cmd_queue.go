@@ -235,15 +235,17 @@ const shownJobs = 50
 
 // queueAnswer is the JSON answer of queue.
 type queueAnswer struct {
-	Schema  string           `json:"schema"`  // "gpuard.queue/1"
-	Kept    bool             `json:"kept"`    // processes that run the jobs are there
-	Paused  bool             `json:"paused"`  // nothing is started before gpuard queue resume
-	Odd     int              `json:"odd"`     // lines of its journal that are impossible, and were left out
-	Problem string           `json:"problem"` // why they ended; "" none
-	Jobs    []queue.Entry    `json:"jobs"`    // your own that have not ended, by number
-	Reasons []job.Reason     `json:"reasons"` // why the first job that waits does: one per device
-	Others  []status.Waiting `json:"others"`  // requests of others, and other requests of yours, in the order of the line
-	Engines []queue.Trouble  `json:"engines"` // other schedulers that have jobs of yours and did not answer: those jobs are shown where they were last
+	Schema string `json:"schema"` // "gpuard.queue/1"
+	Kept   bool   `json:"kept"`   // processes that run the jobs are there
+	Paused bool   `json:"paused"` // nothing is started before gpuard queue resume
+	Odd    int    `json:"odd"`    // lines of its journal that cannot be read or are impossible, and were left out
+
+	OddLines []string         `json:"-"`       // the first of them, for people
+	Problem  string           `json:"problem"` // why they ended; "" none
+	Jobs     []queue.Entry    `json:"jobs"`    // your own that have not ended, by number
+	Reasons  []job.Reason     `json:"reasons"` // why the first job that waits does: one per device
+	Others   []status.Waiting `json:"others"`  // requests of others, and other requests of yours, in the order of the line
+	Engines  []queue.Trouble  `json:"engines"` // other schedulers that have jobs of yours and did not answer: those jobs are shown where they were last
 }
 
 func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
@@ -302,7 +304,7 @@ func (p *Program) queued(ctx context.Context, q *queue.Queue, most int, ask bool
 		if err != nil {
 			return a, 0, err
 		}
-		a.Paused, a.Odd = state.Paused, state.Odd
+		a.Paused, a.Odd, a.OddLines = state.Paused, state.Odd, q.OddIn(state)
 	}
 	if s, err := leases.Status(ctx, p.Host); err == nil {
 		for _, w := range s.Waiting {

@@ -128,10 +128,7 @@ func tokenIn(path string) (string, error) {
 		secret := make([]byte, 24)
 		_, _ = rand.Read(secret)
 		token := base64.RawURLEncoding.EncodeToString(secret)
-		if err := writeSecret(path, token+"\n"); err != nil {
-			return "", fmt.Errorf("cannot write the token: %w", err)
-		}
-		return token, nil
+		return token, observe.WriteToken(path, token)
 	}
 	if err != nil {
 		return "", usagef("cannot read the token: %v; name a file of your own", err)
@@ -155,16 +152,6 @@ func tokenIn(path string) (string, error) {
 		return "", usagef("cannot use the token in %s: it is shorter than 16 characters; remove the file, and a new one is made", path)
 	}
 	return token, nil
-}
-
-// writeSecret makes a file that only its owner can read.
-func writeSecret(path, text string) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.WriteString(text)
-	return errors.Join(err, file.Close())
 }
 
 // within bounds what a page asks for.

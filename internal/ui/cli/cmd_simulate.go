@@ -6,7 +6,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
 	"gpuard/internal/app/queue"
 	"gpuard/internal/app/simulate"
@@ -301,7 +301,7 @@ func (p *Program) writeSimulation(o *simulateOptions, results []sim.Result) erro
 			_ = w.Write(row)
 		}
 		w.Flush()
-		if err := os.WriteFile(o.csv, text.Bytes(), 0o644); err != nil { //nolint:gosec // the caller names it
+		if err := machine.WriteFile(o.csv, text.Bytes(), 0o666); err != nil {
 			return fmt.Errorf("cannot write the results: %w", err)
 		}
 	}
@@ -310,7 +310,7 @@ func (p *Program) writeSimulation(o *simulateOptions, results []sim.Result) erro
 	}
 	picture, err := p.Views.Chart(results, strings.HasSuffix(o.chart, ".png"))
 	if err == nil {
-		err = os.WriteFile(o.chart, picture, 0o644) //nolint:gosec // the caller names it
+		err = machine.WriteFile(o.chart, picture, 0o666)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write the chart: %w", err)

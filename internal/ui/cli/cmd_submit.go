@@ -134,6 +134,9 @@ func (p *Program) submitHere(cmd *cobra.Command, o *submitOptions, args []string
 		return err
 	}
 	number, logs, err := q.Submit(what, j, p.Host.Env, tasks, most)
+	for _, line := range q.Odd() {
+		p.Host.Say(line)
+	}
 	if err == nil && !what.Held && !q.Kept() { // one that is held starts nothing
 		err = q.Serve()
 	}

@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/app/queue"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -90,21 +88,8 @@ func (p *Program) machineOf() (string, error) {
 
 // writable is an error where the file of a flag, which its owner calls name, could not be written.
 func writable(flag, path, name string) error {
-	folder := filepath.Dir(path)
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && !info.Mode().IsRegular() && info.Mode()&os.ModeCharDevice == 0:
-		return fmt.Errorf("cannot write --%s %s: it is no file; name one, such as %s", flag, name, example(flag))
-	case err == nil:
-		err = unix.Access(path, unix.W_OK)
-	case errors.Is(err, os.ErrNotExist):
-		if info, serr := os.Stat(folder); serr != nil || !info.IsDir() {
-			return fmt.Errorf("cannot write --%s %s: there is no folder %s", flag, name, folder)
-		}
-		err = unix.Access(folder, unix.W_OK)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write --%s %s: %w; name a file in a folder of yours", flag, name, err)
+	if err := machine.CanWrite(path); err != nil {
+		return fmt.Errorf("cannot write --%s %s: %w; name a file in a folder of yours, such as %s", flag, name, err, example(flag))
 	}
 	return nil
 }

@@ -117,6 +117,9 @@ func (p *Program) handIn(cmd *cobra.Command, s *remote.Scheduler, o *submitOptio
 	j := queue.Job{Command: w.Spec.Command, Folder: w.Folder, Spec: w.Spec, Note: w.Note}
 	j.Spec.Name = machine.JobName(w.Spec)
 	number, logs, out, err := q.HandIn(cmd.Context(), s, w, j, queue.Kind(w.Spec.Command))
+	for _, line := range q.Odd() {
+		p.Host.Say(line)
+	}
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,7 +19,7 @@ const scriptSize = 64 << 10
 // scriptFlags sets the flags that a script has in lines such as "#GPUARD --gpus 2 --mem 20G", as those of sbatch. Flags
 // of the command line count more.
 func (p *Program) scriptFlags(cmd *cobra.Command, path string) error {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would stop us
 	if err != nil {
 		return nil //nolint:nilerr // a program of PATH; whether it is there is asked later
 	}

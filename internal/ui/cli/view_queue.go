@@ -68,8 +68,8 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 	if a.Paused {
 		v.sentence("the queue is paused: nothing is started before gpuard queue resume")
 	}
-	if a.Odd > 0 {
-		v.sentence(fmt.Sprintf("%s of its journal made no sense and were left out", plural(a.Odd, "line")))
+	for _, line := range a.OddLines {
+		v.sentence(line)
 	}
 	if a.Problem != "" && !a.Kept {
 		v.sentence("the processes of the queue had ended: " + a.Problem)

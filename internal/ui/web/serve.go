@@ -20,6 +20,17 @@ import (
 	"gpuard/internal/app/tell"
 )
 
+// pairIn reads a certificate and its key.
+func pairIn(cert, key string) (pair tls.Certificate, err error) {
+	var texts [2][]byte
+	for i, path := range []string{cert, key} {
+		if texts[i], err = machine.ReadFile(path); err != nil {
+			return pair, fmt.Errorf("cannot read %s: %w", path, err)
+		}
+	}
+	return tls.X509KeyPair(texts[0], texts[1])
+}
+
 // Serve is gpuard serve: it serves until it is interrupted.
 func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 	listener, err := listenOn(o.Listen)
@@ -33,7 +44,7 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 	listener = &bounded{Listener: listener, places: make(chan struct{}, mostConnections), each: mostConnectionsOfPeer, free: unnamedConnections,
 		peer: func(c net.Conn) string { return peerOfConnection(view.Host, c) }}
 	if o.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(o.Cert, o.Key)
+		pair, err := pairIn(o.Cert, o.Key)
 		if err != nil {
 			return fmt.Errorf("cannot serve with TLS: %w; name a certificate and its key, both as PEM", err)
 		}

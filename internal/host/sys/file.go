@@ -1,0 +1,190 @@
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenFile opens a file to write into, as os.OpenFile does, and follows no link of another user, neither on the way nor
+// as the file itself: it would lead to a file of the caller's. With O_NOFOLLOW the file is no link of the caller's
+// either. What another user put there, where others may, is written into only if that is the owner of the folder. It
+// waits neither for the other end of a pipe nor for a device.
+//
+// An error that is none of the system's says which link or file it is about.
+func OpenFile(path string, flags int, mode uint32) (*os.File, error) {
+	file, err := openFile(path, flags, mode)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return file, nil
+}
+
+func openFile(path string, flags int, mode uint32) (*os.File, error) {
+	w, err := startWalk(path, nil)
+	defer w.close()
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasSuffix(path, "/") {
+		return nil, unix.EISDIR
+	}
+	follow := flags&(unix.O_EXCL|unix.O_NOFOLLOW) == 0
+	name, kind, err := w.leaf(follow)
+	if err != nil {
+		return nil, err
+	}
+
+	flags |= unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	if kind == unix.S_IFLNK && follow { // of /proc: what this process has open already, as /dev/stderr
+		fd, err := unix.Openat(w.at, name, flags&^unix.O_CREAT, 0)
+		if err != nil {
+			return nil, err
+		}
+		return newFile(fd, path)
+	}
+	fd, fresh, err := openLeaf(w.at, name, flags|unix.O_NOFOLLOW, mode)
+	if err != nil {
+		return nil, err
+	}
+	if !fresh {
+		if err = writable(w.at, fd, filepath.Join(w.path, name)); err == nil && flags&unix.O_TRUNC != 0 {
+			err = empty(fd)
+		}
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return newFile(fd, path)
+}
+
+// leaf goes to the folder of the last part of the path, and says what that is: 0 nothing yet, a link only if it is one
+// of /proc, or is not to be followed.
+func (w *walker) leaf(follow bool) (name string, kind uint32, err error) {
+	for {
+		for len(w.rest) > 1 || len(w.rest) == 1 && w.rest[0] == ".." {
+			if err := w.next(true); err != nil {
+				return "", 0, err
+			}
+		}
+		if len(w.rest) == 0 {
+			return ".", unix.S_IFDIR, nil
+		}
+		name = w.rest[0]
+		fd, st, err := place(w.at, name, unix.O_NOFOLLOW)
+		if errors.Is(err, unix.ENOENT) {
+			return name, 0, nil
+		}
+		if err != nil {
+			return "", 0, err
+		}
+		kind = st.Mode & unix.S_IFMT
+		if kind != unix.S_IFLNK || !follow {
+			_ = unix.Close(fd)
+			return name, kind, nil
+		}
+		link, err := target(fd, filepath.Join(w.path, name), &st)
+		_ = unix.Close(fd)
+		if errors.Is(err, errMagic) {
+			return name, kind, nil
+		}
+		if err == nil {
+			w.rest = nil
+			err = w.lead(link)
+		}
+		if err != nil {
+			return "", 0, err
+		}
+	}
+}
+
+// openLeaf opens a name in an open folder, and reports whether it has made the file. It empties none: that is for a file
+// that was looked at.
+func openLeaf(at int, name string, flags int, mode uint32) (fd int, fresh bool, err error) {
+	for range 8 { // others may make and remove it meanwhile
+		if flags&unix.O_EXCL == 0 {
+			fd, err = unix.Openat(at, name, flags&^(unix.O_CREAT|unix.O_TRUNC), 0)
+			if !errors.Is(err, unix.ENOENT) || flags&unix.O_CREAT == 0 {
+				return fd, false, err
+			}
+		}
+		fd, err = unix.Openat(at, name, flags|unix.O_EXCL, mode)
+		if !errors.Is(err, unix.EEXIST) || flags&unix.O_EXCL != 0 {
+			return fd, true, err
+		}
+	}
+	return -1, false, err
+}
+
+// writable is an error for what another user may have put into a folder for the caller to write into: the rules of
+// fs.protected_regular, fs.protected_fifos and fs.protected_hardlinks, wherever others may write.
+func writable(at, fd int, path string) error {
+	var file, dir unix.Stat_t
+	if err := errors.Join(unix.Fstat(fd, &file), unix.Fstat(at, &dir)); err != nil {
+		return err
+	}
+	switch file.Mode & unix.S_IFMT {
+	case unix.S_IFCHR: // only root can make one
+		return nil
+	case unix.S_IFREG, unix.S_IFIFO:
+	default:
+		return errors.New("it is neither a file nor a pipe")
+	}
+
+	others := dir.Mode&0o002 != 0 || dir.Mode&0o020 != 0 && dir.Gid != dir.Uid
+	if trusted(dir.Uid) && !others {
+		return nil
+	}
+	chosen := os.Geteuid() == 0 || dir.Mode&unix.S_ISVTX != 0 // else a group shares its files
+	switch {
+	case chosen && !trusted(file.Uid) && file.Uid != dir.Uid:
+		return fmt.Errorf("%s belongs to uid %d, who could lay it there; name another file", path, file.Uid)
+	case file.Mode&unix.S_IFMT == unix.S_IFREG && file.Nlink > 1:
+		return fmt.Errorf("%s has another name (hard link), and others may write in its folder; name another file", path)
+	}
+	return nil
+}
+
+// empty cuts a file to nothing; a pipe or a device has nothing to cut.
+func empty(fd int) error {
+	if err := unix.Ftruncate(fd, 0); !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	return nil
+}
+
+// newFile is a plain file that blocks as others do, or a pipe or a device that does not.
+func newFile(fd int, path string) (*os.File, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+		err = unix.SetNonblock(fd, false)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), path), nil //nolint:gosec // a descriptor
+}
+
+// Resolve is where an absolute path leads through links of root's and of the caller's, for what is written there later.
+func Resolve(path string) (string, error) {
+	w, err := startWalk(path, nil)
+	defer w.close()
+	name, kind := "", uint32(0)
+	if err == nil {
+		name, kind, err = w.leaf(true)
+	}
+	if err == nil && kind == 0 {
+		err = unix.ENOENT
+	}
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return filepath.Join(w.path, name), nil
+}

@@ -1,0 +1,138 @@
+package sys_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/gate"
+	"gpuard/internal/host/sys"
+)
+
+const appended = unix.O_WRONLY | unix.O_APPEND | unix.O_CREAT
+
+// TestOpenFile: links of one's own lead where they lead, also to what is not there yet; a pipe is not waited for, and
+// nothing but a file, a pipe or a device is written into.
+func TestOpenFile(t *testing.T) {
+	top := t.TempDir()
+	at := func(name string) string { return filepath.Join(top, name) }
+	must(t, os.MkdirAll(at("dotfiles"), 0o755), os.WriteFile(at("dotfiles/bashrc"), nil, 0o600), os.Symlink("dotfiles/bashrc", at(".bashrc")),
+		os.Symlink("dotfiles", at("folder")), os.Symlink("folder/new", at("dangling")), os.Symlink("round", at("round")), unix.Mkfifo(at("pipe"), 0o600))
+	for path, where := range map[string]string{
+		"plain": "plain", ".bashrc": "dotfiles/bashrc", "folder/../x": "x", "dangling": "dotfiles/new", "folder/./y": "dotfiles/y",
+	} {
+		file, err := sys.OpenFile(top+"/"+path, appended, 0o600)
+		must(t, err)
+		_, err = io.WriteString(file, path)
+		must(t, err, file.Close())
+		if text, err := os.ReadFile(at(where)); err != nil || string(text) != path {
+			t.Errorf("%s: %q, %v", where, text, err)
+		}
+	}
+	for path, want := range map[string]error{
+		"pipe": unix.ENXIO, "round": unix.ELOOP, "none/x": unix.ENOENT, "plain/x": unix.ENOTDIR, "dotfiles": unix.EISDIR, "new/": unix.EISDIR, "..": unix.EISDIR,
+	} {
+		if _, err := sys.OpenFile(top+"/"+path, appended, 0o600); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", path, err, want)
+		}
+	}
+
+	t.Chdir(top)
+	file, err := sys.OpenFile("plain", unix.O_WRONLY|unix.O_TRUNC, 0)
+	must(t, err, file.Close())
+	if text, err := os.ReadFile("plain"); err != nil || len(text) > 0 {
+		t.Errorf("emptied: %q, %v", text, err)
+	}
+	for _, path := range []string{"plain", "dangling"} {
+		if _, err := sys.OpenFile(path, appended|unix.O_EXCL, 0o600); !errors.Is(err, os.ErrExist) {
+			t.Errorf("%s made anew: %v", path, err)
+		}
+	}
+	read, write, err := os.Pipe()
+	must(t, err)
+	for _, path := range []string{"/dev/null", "/dev/fd/" + strconv.Itoa(int(write.Fd())), "/proc/self/fd/" + strconv.Itoa(int(write.Fd()))} {
+		file, err := sys.OpenFile(path, appended, 0o600)
+		must(t, err)
+		_, err = file.WriteString("x")
+		must(t, err, file.Close())
+	}
+	must(t, write.Close())
+	if text, err := io.ReadAll(read); err != nil || string(text) != "xx" {
+		t.Errorf("the pipe has %q, %v", text, err)
+	}
+}
+
+// TestOpenFileOfOthers: nobody can lead the caller to another file by what lies in a folder, whoever may write there.
+func TestOpenFileOfOthers(t *testing.T) {
+	gate.Need(t, "root")
+	top := t.TempDir()
+	at := func(name string) string { return filepath.Join(top, name) }
+	must(t, os.WriteFile(at("precious"), []byte("old"), 0o600), os.Mkdir(at("etc"), 0o755))
+	for name, mode := range map[string]uint32{"home": 0o755, "tmp": 0o1777, "team": 0o2775} {
+		must(t, os.Mkdir(at(name), 0o755), unix.Chmod(at(name), mode))
+	}
+	must(t, os.Chown(at("home"), mallory, mallory), os.Chown(at("team"), 0, 4100))
+	for _, where := range []string{"home", "tmp", "team"} {
+		for what, lay := range map[string]func(path string) error{
+			"a symbolic link": func(path string) error {
+				return errors.Join(os.Symlink(at("precious"), path), os.Lchown(path, mallory, mallory))
+			},
+			"to what is not": func(path string) error {
+				return errors.Join(os.Symlink(at("etc/new"), path), os.Lchown(path, mallory, mallory))
+			},
+			"another name": func(path string) error { return os.Link(at("precious"), path) },
+			"a file of others": func(path string) error {
+				return errors.Join(os.WriteFile(path, nil, 0o666), os.Chown(path, alice, alice))
+			},
+			"a pipe of others": func(path string) error { return errors.Join(unix.Mkfifo(path, 0o666), os.Chown(path, alice, alice)) },
+		} {
+			path := filepath.Join(at(where), "log")
+			must(t, lay(path))
+			for _, flags := range []int{appended, appended | unix.O_TRUNC, unix.O_RDWR} {
+				if file, err := sys.OpenFile(path, flags|unix.O_CREAT, 0o600); err == nil {
+					t.Errorf("%s in %s was opened: %v", what, where, file.Close())
+				}
+			}
+			must(t, os.Remove(path))
+		}
+		led := filepath.Join(at(where), "led")
+		must(t, os.Symlink(at("etc"), led), os.Lchown(led, mallory, mallory))
+		if _, err := sys.OpenFile(led+"/new", appended, 0o600); err == nil || !strings.Contains(err.Error(), led+" is a symbolic link of uid 4003, which is not followed") {
+			t.Errorf("through a folder's link: %v", err)
+		}
+		if err := sys.MkdirAll(led+"/new", 0o700); err == nil {
+			t.Error("a folder was made through a link")
+		}
+		if where, err := sys.Resolve(led); err == nil {
+			t.Errorf("it leads to %s", where)
+		}
+	}
+	if text, err := os.ReadFile(at("precious")); err != nil || string(text) != "old" {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+	if made, err := os.ReadDir(at("etc")); err != nil || len(made) > 0 {
+		t.Errorf("made there: %v, %v", made, err)
+	}
+}
+
+// TestOpenFileOfTheOwner: root writes into the files of a user in that user's folder, and a group into those of each
+// other.
+func TestOpenFileOfTheOwner(t *testing.T) {
+	gate.Need(t, "root")
+	top := t.TempDir()
+	home, own := filepath.Join(top, "home"), filepath.Join(top, "own")
+	must(t, os.Mkdir(home, 0o700), os.Mkdir(own, 0o755), os.Chown(home, alice, alice))
+	must(t, os.WriteFile(filepath.Join(home, "of alice"), nil, 0o600), os.Chown(filepath.Join(home, "of alice"), alice, alice),
+		os.WriteFile(filepath.Join(home, "of root"), nil, 0o600), os.WriteFile(filepath.Join(own, "of others"), nil, 0o600),
+		os.Chown(filepath.Join(own, "of others"), mallory, mallory))
+	for _, path := range []string{home + "/of alice", home + "/of root", home + "/new", own + "/of others"} {
+		file, err := sys.OpenFile(path, appended, 0o600)
+		must(t, err, file.Close())
+	}
+}
