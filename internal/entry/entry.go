@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
+	"strings"
 	"time"
 
 	"gpuard/internal/app/exit"
@@ -26,9 +26,9 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/host/amdgpu"
+	"gpuard/internal/host/driverchild"
 	"gpuard/internal/host/limits"
 	"gpuard/internal/host/logfile"
-	"gpuard/internal/host/nvml"
 	"gpuard/internal/host/nvsmi"
 	"gpuard/internal/host/pci"
 	"gpuard/internal/host/proc"
@@ -38,6 +38,10 @@ import (
 // Start is the program; below root lie sys, dev, proc and usr as the readers of AMD and of PCI devices want them. views
 // are the commands that show something all the time, or none.
 func Start(root string, times machine.Times, views cli.Views) int {
+	if why := limits.NoProcess("/"); why != "" {
+		fmt.Fprintln(os.Stderr, "gpuard: "+why)
+		return 125
+	}
 	switch {
 	case holder.Is():
 		return exitCode(holder.Keep(os.Args[2:], cmp.Or(times.Touch, 24*time.Hour), cmp.Or(times.Again, 15*time.Second)))
@@ -51,7 +55,10 @@ func Start(root string, times machine.Times, views cli.Views) int {
 		return 0
 	}
 	deadline := cmp.Or(times.Driver, 5*time.Second)
-	nvidia := &driver{deadline: deadline, devices: filepath.Join(root, "proc/driver/nvidia/gpus")}
+	nvidia := newDriver(deadline, filepath.Join(root, "proc/driver/nvidia/gpus"))
+	if len(os.Args) > 1 && os.Args[1] == driverchild.Flag {
+		return exitCode(serveReadings(nvidia, os.Args[2:]))
+	}
 	host := &machine.Host{
 		Name: filepath.Base(os.Args[0]),
 		Readers: machine.Readers{
@@ -60,6 +67,7 @@ func Start(root string, times machine.Times, views cli.Views) int {
 			Unread:    func() []gpu.Device { return pci.Others(root) },
 			Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
 			Events:    nvidia.events,
+			Separate:  nvidia.outlive,
 			KernelLog: root,
 		},
 		Env:   os.Environ(),
@@ -67,6 +75,9 @@ func Start(root string, times machine.Times, views cli.Views) int {
 		Times: times,
 		Root:  root,
 		Run:   "/run", Tmp: "/var/tmp",
+	}
+	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "__") && os.Args[1] != observe.Flag { // observe is such a child itself
+		nvidia.outlive()
 	}
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == sweep.Flag:
@@ -101,54 +112,4 @@ func exitCode(err error) int {
 	}
 	fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
 	return exit.Run(err)
-}
-
-// driver is NVML, opened on first use and kept: one initialisation per process.
-type driver struct {
-	deadline time.Duration
-	devices  string // folder with an entry for each device that the kernel driver has
-	opening  sync.Mutex
-	nvml     *nvml.Library
-}
-
-func (d *driver) open(ctx context.Context) (*nvml.Library, error) {
-	d.opening.Lock()
-	defer d.opening.Unlock()
-	if d.nvml == nil {
-		// The library has a deadline of its own, even if the caller has less time for this reading.
-		opened, err := nvml.Open(context.WithoutCancel(ctx), nvml.Deadline(d.deadline), nvml.Kernel(d.devices))
-		if err != nil {
-			return nil, err
-		}
-		d.nvml = opened
-	}
-	return d.nvml, nil
-}
-
-// read gives a reading the time that its caller has for it, which the opening of the library does not use up.
-func (d *driver) read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
-	end, hurried := ctx.Deadline()
-	left := time.Until(end)
-	library, err := d.open(ctx)
-	if err != nil {
-		return gpu.Machine{}, err
-	}
-	if hurried {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), left)
-		defer cancel()
-	}
-	return library.Read(ctx, what)
-}
-
-// events tells the errors of devices; where the library cannot be used there are none, and its reason was told with the
-// readings.
-func (d *driver) events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
-	library, err := d.open(ctx)
-	if err != nil {
-		none := make(chan gpu.Event)
-		close(none)
-		return none
-	}
-	return library.Events(ctx, ids)
 }

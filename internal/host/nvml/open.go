@@ -50,7 +50,7 @@ func (l *Library) initialise() error {
 func (l *Library) load() error {
 	var missing error
 	for _, name := range []string{"libnvidia-ml.so.1", "libnvidia-ml.so"} {
-		handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+		handle, err := l.dlopen(name)
 		if err == nil {
 			l.handle, l.name = handle, name
 			return nil
@@ -64,6 +64,14 @@ func (l *Library) load() error {
 		}
 	}
 	return libraryMissing(missing)
+}
+
+// dlopen runs the library's own code for its start, which can crash like any other.
+func (l *Library) dlopen(name string) (uintptr, error) {
+	if l.catcher != nil {
+		defer l.catcher.Leave(l.catcher.Enter("loading " + name))
+	}
+	return purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
 // survey reads the versions and the number of devices, which do not change until the library is initialised again.

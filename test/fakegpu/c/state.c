@@ -38,6 +38,12 @@ bool state_open(void)
     return root[0] != '\0';
 }
 
+bool state_in_library(void)
+{
+    Dl_info info;
+    return dladdr((void *)state_in_library, &info) != 0 && strstr(info.dli_fname, "libnvidia-ml") != NULL;
+}
+
 static bool path_of(char out[PATH], const char *format, va_list args)
 {
     int n = snprintf(out, PATH, "%s/", root);
