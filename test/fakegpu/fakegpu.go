@@ -241,7 +241,7 @@ func (d *Driver) Fail(function string, gpu, code int) {
 }
 
 // Crash makes the library read through a null pointer in an NVML function until Remove("crash"); nvidia-smi is spared.
-// With a signal it is sent instead, and SIGABRT by abort(3).
+// With a signal it is sent instead, and SIGABRT by abort(3). The file "crashes" has a line for each.
 func (d *Driver) Crash(function string, gpu int, signal ...int) {
 	d.t.Helper()
 	line := rule(function, gpu)

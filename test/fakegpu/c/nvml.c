@@ -20,8 +20,9 @@ void sleep_ms(long long ms)
 }
 
 // As a library with a defect does. abort(3) is what a C++ library ends with.
-static void crash(long long number)
+static void crash(const char *function, long long number)
 {
+    state_note("crashes", function);
     if (number == SIGABRT)
         abort();
     if (number > 0)
@@ -33,7 +34,7 @@ static nvmlReturn_t told(const char *function, int gpu)
 {
     long long value;
     if (state_in_library() && state_rule("crash", function, gpu, &value))
-        crash(value);
+        crash(function, value);
     while (state_rule("hang", function, gpu, &value)) {
         sleep_ms(value < 0 ? 10 : value);
         if (value >= 0)

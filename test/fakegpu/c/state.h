@@ -24,6 +24,9 @@ bool state_open(void);
 // Opens a file of the state folder, where there is one, and leaves it open over exec.
 void state_leave_open(const char *name);
 
+// Appends a line to a file of the state folder.
+void state_note(const char *name, const char *line);
+
 // Both take a printf format for the path inside the state folder, and give false when the file is missing or empty.
 bool state_text(char out[TEXT], const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool state_number(long long *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
