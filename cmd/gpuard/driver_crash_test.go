@@ -44,6 +44,9 @@ func TestDriverCrashes(t *testing.T) {
 			got := r.run("run", "-q", "--", "sh", "-c", "echo $GPUARD_GPUS $GPUARD_CRASHED")
 			same(t, "given", got.out, uuid(0)+"\n")
 			same(t, "said", got.err, "")
+			if test.signal != unix.SIGABRT {
+				return // once is enough for what no library at all gives
+			}
 
 			r.Remove("bin/nvidia-smi")
 			r.unavailable(gpu.LibraryCrashed, says)
@@ -72,7 +75,7 @@ func TestCrashSparesJobs(t *testing.T) {
 		function string
 		flags    []string
 	}{
-		{"nvmlDeviceGetTemperature", []string{"--drift", "hot"}},
+		{"nvmlDeviceGetTemperature", []string{"--drift"}},
 		{"nvmlEventSetWait_v2", []string{"--timeout", "10m"}},
 		{"nvmlInit_v2", []string{"--retry", "1"}},
 		{"nvmlDeviceGetComputeRunningProcesses_v3", []string{"--share", "8G"}},

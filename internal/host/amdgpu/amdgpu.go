@@ -90,6 +90,7 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	} else {
 		m.Processes = got.list
 	}
+	m.DropImplausible()
 	return m, nil
 }
 

@@ -74,6 +74,9 @@ func (l *Library) dlopen(name string) (uintptr, error) {
 	return purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
+// mostDevices is far more than a machine can have.
+const mostDevices = 1024
+
 // survey reads the versions and the number of devices, which do not change until the library is initialised again.
 func (l *Library) survey() error {
 	l.step.Store(new("nvmlDeviceGetCount_v2"))
@@ -89,6 +92,9 @@ func (l *Library) survey() error {
 	}
 	if count == 0 {
 		return noDevice(l.driver)
+	}
+	if count > mostDevices {
+		return &gpu.Unavailable{Cause: gpu.DriverError, Text: fmt.Sprintf("cannot use the GPUs: the driver says that there are %d", count), Remedy: "install the driver again"}
 	}
 	l.count = int(count)
 	l.busy = make([]atomic.Bool, count)
