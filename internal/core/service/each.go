@@ -112,9 +112,10 @@ func (s *Service) limits(defaults []policy.Default) (spec job.Spec, wrong *diagn
 		var err error
 		switch f.Name {
 		case "device":
-			spec.Devices, spec.GPUs = strings.Split(f.Value, ","), 0
+			spec.Devices, err = job.ReadList(f.Value)
+			spec.GPUs = 0
 		case "exclude":
-			spec.Exclude = strings.Split(f.Value, ",")
+			spec.Exclude, err = job.ReadList(f.Value)
 		case "model":
 			spec.Model = f.Value
 		case "min-compute":

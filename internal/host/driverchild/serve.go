@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +27,7 @@ type server struct {
 // Serve is the life of the child: it does what it is asked to on in, and answers on out, until in ends. It keeps none of
 // the files that its parent passes on to a command: a call that hangs would keep them, and with them a lease.
 func Serve(in io.Reader, out io.Writer, read Reader, events Events) error {
-	if err := unix.CloseRange(3, math.MaxUint32, 0); err != nil && !errors.Is(err, unix.ENOSYS) { // before Linux 5.9
+	if err := closeInherited(); err != nil {
 		return err
 	}
 	s := &server{read: read, events: events, out: json.NewEncoder(out), listen: map[int]context.CancelFunc{}}
@@ -37,6 +39,23 @@ func Serve(in io.Reader, out io.Writer, read Reader, events Events) error {
 		}
 		s.start(r)
 	}
+}
+
+// closeInherited closes all files but the standard streams and those of the Go runtime (epoll(7), eventfd(2)), which may
+// have been made in any thread meanwhile.
+func closeInherited() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		target, gone := os.Readlink("/proc/self/fd/" + e.Name())
+		if err == nil && gone == nil && fd > 2 && !strings.HasPrefix(target, "anon_inode:") {
+			_ = unix.Close(fd)
+		}
+	}
+	return nil
 }
 
 // Crashed is the whole life of a child whose library has crashed before: it says so.
