@@ -4,11 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/gate"
+	"gpuard/internal/host/crash"
+	"gpuard/internal/host/limits"
 	"gpuard/test/fakegpu"
 )
 
@@ -116,5 +120,36 @@ func TestCrashSparesJobs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// threadless is a program that needs more threads than its user may have.
+func threadless() {
+	limit := unix.Rlimit{Cur: 1, Max: 1}
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
+		panic(err)
+	}
+	if _, err := crash.Catch("gpuard: "+limits.NoThread()+"\n", true); err != nil {
+		panic(err)
+	}
+	for range 200 {
+		go func() { _, _, _ = unix.Syscall6(unix.SYS_PPOLL, 0, 0, 0, 0, 0, 0) }()
+	}
+	select {}
+}
+
+// TestNoThread: a thread that the system does not give ends gpuard with one sentence, and not with a dump.
+func TestNoThread(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "root")
+	cmd := program(t, t.TempDir(), nil)
+	cmd.Path, cmd.Args, cmd.Dir = "/proc/self/exe", []string{"threadless"}, "/" // the folder of this program is not open to all
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1_731_005, Gid: 1_731_005}}
+	got := run(t, cmd)
+	same(t, "exit", got.code, 125)
+	lines := strings.Split(strings.TrimSpace(got.err), "\n") // the first is of the C library's stand-in: pthread_create failed
+	contains(t, lines[len(lines)-1], "gpuard: cannot go on: the system gives this user no more processes (ulimit -u is 1; ")
+	if len(lines) > 2 {
+		t.Errorf("more was said:\n%s", got.err)
 	}
 }

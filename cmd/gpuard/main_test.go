@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	testscript.Main(heedful{m}, map[string]func(){"gpuard": main, "hasty": hasty, "trusting": trusting, "pausing": pausing, "lasting": lastingly, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
-		"surveyed": surveyed, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "rank": rank, "served": served, "kubectl": kubectl.Main})
+		"surveyed": surveyed, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "threadless": threadless, "rank": rank, "served": served, "kubectl": kubectl.Main})
 }
 
 // heedful are the tests, which may be run by something that ignores hangups (nohup): what they start must not.

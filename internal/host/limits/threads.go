@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	threadsNeeded = 8  // of gpuard, with what it starts
+	threadsNeeded = 12 // of gpuard and of what it starts
 	fewProcesses  = 64 // a limit below this is worth the time to count who uses it
 )
 
@@ -25,12 +25,12 @@ func NoProcess(root string) string {
 	if limit >= fewProcesses || os.Getuid() == 0 || mayExceed(root) {
 		return ""
 	}
-	running := threadsOf(root, os.Getuid())
-	if running+threadsNeeded <= limit {
+	others := threadsOf(root, os.Getuid()) - threads(filepath.Join(root, "proc/self/task"), os.Getuid())
+	if others+threadsNeeded <= limit {
 		return ""
 	}
 	return fmt.Sprintf("cannot start: this user may have no more processes (ulimit -u is %d, %d are running, and gpuard needs about %d); "+
-		"end some, or raise the limit: ulimit -u %d", limit, running, threadsNeeded, running+fewProcesses)
+		"end some, or raise the limit: ulimit -u %d", limit, others, threadsNeeded, others+fewProcesses)
 }
 
 // NoThread is the text for a thread that could not be created.
@@ -66,13 +66,20 @@ func mayExceed(root string) bool {
 func threadsOf(root string, uid int) (n int) {
 	folders, _ := filepath.Glob(filepath.Join(root, "proc", "[0-9]*", "task"))
 	for _, folder := range folders {
-		info, err := os.Stat(folder)
-		if err != nil {
-			continue
-		}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) == uid && st.Nlink > 2 {
-			n += int(st.Nlink) - 2 // a link of each thread's folder
-		}
+		n += threads(folder, uid)
 	}
 	return n
+}
+
+// threads counts those of a process by its folder of them, 0 if it is not the user's.
+func threads(folder string, uid int) int {
+	info, err := os.Stat(folder)
+	if err != nil {
+		return 0
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int(st.Uid) != uid || st.Nlink < 2 {
+		return 0
+	}
+	return int(st.Nlink) - 2 // a link from the folder of each thread
 }
