@@ -9,11 +9,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/host/amdgpu"
 	"gpuard/internal/host/crash"
 	"gpuard/internal/host/driverchild"
 	"gpuard/internal/host/limits"
 	"gpuard/internal/host/nvml"
+	"gpuard/internal/host/nvsmi"
+	"gpuard/internal/host/pci"
 )
 
 // driver is NVML, opened on first use and kept: one initialisation per process. If it crashes in a process that runs no
@@ -39,6 +44,19 @@ func newDriver(deadline time.Duration, devices string) *driver {
 		d.catcher = catcher
 	}
 	return d
+}
+
+// readers are those of this machine; below root lie sys, dev, proc and usr as those of AMD and of PCI devices want them.
+func (d *driver) readers(root string) machine.Readers {
+	return machine.Readers{
+		Reader: machine.Both(machine.FirstOf(d.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(d.deadline)).Read,
+			func() bool { return pci.NoGPU(root) }),
+		Unread:    func() []gpu.Device { return pci.Others(root) },
+		Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
+		Events:    d.events,
+		Separate:  d.outlive,
+		KernelLog: root,
+	}
 }
 
 // serveReadings is the life of a child that reads for its parent.

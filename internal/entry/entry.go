@@ -23,14 +23,9 @@ import (
 	"gpuard/internal/app/runs"
 	"gpuard/internal/app/sweep"
 	"gpuard/internal/app/verify"
-	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/hostinfo"
-	"gpuard/internal/host/amdgpu"
 	"gpuard/internal/host/driverchild"
 	"gpuard/internal/host/limits"
 	"gpuard/internal/host/logfile"
-	"gpuard/internal/host/nvsmi"
-	"gpuard/internal/host/pci"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/ui/cli"
 )
@@ -38,10 +33,6 @@ import (
 // Start is the program; below root lie sys, dev, proc and usr as the readers of AMD and of PCI devices want them. views
 // are the commands that show something all the time, or none.
 func Start(root string, times machine.Times, views cli.Views) int {
-	if why := limits.NoProcess("/"); why != "" {
-		fmt.Fprintln(os.Stderr, "gpuard: "+why)
-		return 125
-	}
 	switch {
 	case holder.Is():
 		return exitCode(holder.Keep(os.Args[2:], cmp.Or(times.Touch, 24*time.Hour), cmp.Or(times.Again, 15*time.Second)))
@@ -54,30 +45,31 @@ func Start(root string, times machine.Times, views cli.Views) int {
 		}
 		return 0
 	}
-	deadline := cmp.Or(times.Driver, 5*time.Second)
-	nvidia := newDriver(deadline, filepath.Join(root, "proc/driver/nvidia/gpus"))
+	nvidia := newDriver(cmp.Or(times.Driver, 5*time.Second), filepath.Join(root, "proc/driver/nvidia/gpus"))
 	if len(os.Args) > 1 && os.Args[1] == driverchild.Flag {
 		return exitCode(serveReadings(nvidia, os.Args[2:]))
 	}
-	host := &machine.Host{
-		Name: filepath.Base(os.Args[0]),
-		Readers: machine.Readers{
-			Reader: machine.Both(machine.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(deadline)).Read,
-				func() bool { return pci.NoGPU(root) }),
-			Unread:    func() []gpu.Device { return pci.Others(root) },
-			Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
-			Events:    nvidia.events,
-			Separate:  nvidia.outlive,
-			KernelLog: root,
-		},
-		Env:   os.Environ(),
-		Proc:  proc.New("/proc"),
-		Times: times,
-		Root:  root,
-		Run:   "/run", Tmp: "/var/tmp",
+	return begin(&machine.Host{
+		Name:    filepath.Base(os.Args[0]),
+		Readers: nvidia.readers(root),
+		Env:     os.Environ(),
+		Proc:    proc.New("/proc"),
+		Times:   times,
+		Root:    root,
+		Run:     "/run", Tmp: "/var/tmp",
+	}, views)
+}
+
+// begin is what uses the machine: the processes that gpuard starts for itself, by their first argument, and the command line.
+// Those may not end with the driver's library, except the one that is replaced when it does.
+func begin(host *machine.Host, views cli.Views) int {
+	helper := len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "__")
+	if why := limits.NoProcess("/"); why != "" && !helper { // what gpuard has begun goes on as far as it can
+		fmt.Fprintln(os.Stderr, "gpuard: "+why)
+		return 125
 	}
-	if len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "__") && os.Args[1] != observe.Flag { // observe is such a child itself
-		nvidia.outlive()
+	if helper && os.Args[1] != observe.Flag {
+		host.Outlive()
 	}
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == sweep.Flag:

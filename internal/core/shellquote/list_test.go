@@ -1,4 +1,4 @@
-package job
+package shellquote
 
 import (
 	"slices"
