@@ -47,6 +47,8 @@ func TestQueueScript(t *testing.T) {
 		"flag":    {"#GPUARD --gpu 2\n", "line 2: unknown flag: --gpu"},
 		"value":   {"#GPUARD --gpus many\n", "line 2: "},
 		"command": {"# x\n#GPUARD --gpus 1\n#GPUARD train.py\n", `line 4: "train.py" is no flag; the command is the script itself`},
+		"zero":    {"#GPUARD --name 'a\x00b'\n", "line 2, column 18: there is a NUL character, which no argument can have"},
+		"list":    {"#GPUARD --exclude '0\x0b1'\n", "line 2: invalid argument"},
 		"quote":   {"#GPUARD --name 'x\n", "line 2: the quote ' is never closed"},
 	} {
 		path := script(name, "#!/bin/sh\n"+c.text)

@@ -236,3 +236,19 @@ func TestLogsFollow(t *testing.T) {
 	}
 	s.gone()
 }
+
+// TestUpRefuses: what no program can be given is refused with its place in the file, and a command that the kernel does not
+// take is said: up waits for neither.
+func TestUpRefuses(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.write("services:\n  web:\n    cpu: true\n    command: [echo, \"a\\0b\"]\n")
+	got := s.run("up")
+	same(t, "exit", got.code, 2)
+	contains(t, got.err, "cannot read gpuard.yaml:4:21: there is a zero byte")
+	s.write("services:\n  web:\n    cpu: true\n    command: [echo, " + strings.Repeat("x", 140_000) + "]\n") // MAX_ARG_STRLEN of execve(2) is 128 KiB
+	got = s.run("up")
+	same(t, "exit", got.code, 1)
+	contains(t, got.err, "web cannot be started: the kernel does not take its command and its environment: argument list too long")
+	eventually(t, "its supervisor has left", func() bool { return strings.Contains(s.run("ps", "--json").out, `"supervised": false`) })
+}

@@ -5,11 +5,10 @@ package entry
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
+	"strings"
 	"time"
 
 	"gpuard/internal/app/exit"
@@ -24,14 +23,9 @@ import (
 	"gpuard/internal/app/runs"
 	"gpuard/internal/app/sweep"
 	"gpuard/internal/app/verify"
-	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/hostinfo"
-	"gpuard/internal/host/amdgpu"
+	"gpuard/internal/host/driverchild"
 	"gpuard/internal/host/limits"
 	"gpuard/internal/host/logfile"
-	"gpuard/internal/host/nvml"
-	"gpuard/internal/host/nvsmi"
-	"gpuard/internal/host/pci"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/ui/cli"
 )
@@ -51,23 +45,31 @@ func Start(root string, times machine.Times, views cli.Views) int {
 		}
 		return 0
 	}
-	deadline := cmp.Or(times.Driver, 5*time.Second)
-	nvidia := &driver{deadline: deadline, devices: filepath.Join(root, "proc/driver/nvidia/gpus")}
-	host := &machine.Host{
-		Name: filepath.Base(os.Args[0]),
-		Readers: machine.Readers{
-			Reader: machine.Both(machine.FirstOf(nvidia.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(deadline)).Read,
-				func() bool { return pci.NoGPU(root) }),
-			Unread:    func() []gpu.Device { return pci.Others(root) },
-			Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
-			Events:    nvidia.events,
-			KernelLog: root,
-		},
-		Env:   os.Environ(),
-		Proc:  proc.New("/proc"),
-		Times: times,
-		Root:  root,
-		Run:   "/run", Tmp: "/var/tmp",
+	nvidia := newDriver(cmp.Or(times.Driver, 5*time.Second), filepath.Join(root, "proc/driver/nvidia/gpus"))
+	if len(os.Args) > 1 && os.Args[1] == driverchild.Flag {
+		return exitCode(serveReadings(nvidia, os.Args[2:]))
+	}
+	return begin(&machine.Host{
+		Name:    filepath.Base(os.Args[0]),
+		Readers: nvidia.readers(root),
+		Env:     os.Environ(),
+		Proc:    proc.New("/proc"),
+		Times:   times,
+		Root:    root,
+		Run:     "/run", Tmp: "/var/tmp",
+	}, views)
+}
+
+// begin is what uses the machine: the processes that gpuard starts for itself, by their first argument, and the command line.
+// Those may not end with the driver's library, except the one that is replaced when it does.
+func begin(host *machine.Host, views cli.Views) int {
+	helper := len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "__")
+	if why := limits.NoProcess("/"); why != "" && !helper { // what gpuard has begun goes on as far as it can
+		fmt.Fprintln(os.Stderr, "gpuard: "+why)
+		return 125
+	}
+	if helper && os.Args[1] != observe.Flag {
+		host.Outlive()
 	}
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == sweep.Flag:
@@ -102,61 +104,4 @@ func exitCode(err error) int {
 	}
 	fmt.Fprintln(os.Stderr, "gpuard: "+err.Error())
 	return exit.Run(err)
-}
-
-// driver is NVML, opened on first use and kept: one initialisation per process.
-type driver struct {
-	deadline time.Duration
-	devices  string // folder with an entry for each device that the kernel driver has
-	opening  sync.Mutex
-	nvml     *nvml.Library
-}
-
-func (d *driver) open(ctx context.Context) (*nvml.Library, error) {
-	d.opening.Lock()
-	defer d.opening.Unlock()
-	if d.nvml == nil {
-		// The library has a deadline of its own, even if the caller has less time for this reading.
-		opened, err := nvml.Open(context.WithoutCancel(ctx), nvml.Deadline(d.deadline), nvml.Kernel(d.devices))
-		if err != nil {
-			return nil, err
-		}
-		d.nvml = opened
-	}
-	return d.nvml, nil
-}
-
-// read gives a reading the time that its caller has for it, which the opening of the library does not use up.
-func (d *driver) read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
-	end, hurried := ctx.Deadline()
-	left := time.Until(end)
-	library, err := d.open(ctx)
-	if err != nil {
-		return gpu.Machine{}, err
-	}
-	if hurried {
-		caller := ctx
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), left)
-		defer cancel()
-		stop := context.AfterFunc(caller, func() {
-			if errors.Is(caller.Err(), context.Canceled) { // interrupted, and not only late
-				cancel()
-			}
-		})
-		defer stop()
-		return library.Read(ctx, what)
-	}
-	return library.Read(ctx, what)
-}
-
-// events tells the errors of devices; where the library cannot be used there are none, and its reason was told with the
-// readings.
-func (d *driver) events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
-	library, err := d.open(ctx)
-	if err != nil {
-		none := make(chan gpu.Event)
-		close(none)
-		return none
-	}
-	return library.Events(ctx, ids)
 }

@@ -251,6 +251,17 @@ func (d *Driver) Fail(function string, gpu, code int) {
 	d.add("fail", fmt.Sprintf("%s %d", rule(function, gpu), code))
 }
 
+// Crash makes the library read through a null pointer in an NVML function until Remove("crash"); nvidia-smi is spared.
+// With a signal it is sent instead, and SIGABRT by abort(3). The file "crashes" has a line for each.
+func (d *Driver) Crash(function string, gpu int, signal ...int) {
+	d.t.Helper()
+	line := rule(function, gpu)
+	for _, number := range signal {
+		line += fmt.Sprintf(" %d", number)
+	}
+	d.add("crash", line)
+}
+
 // FailInit makes nvmlInit return that nvmlReturn_t: 9 driver not loaded, 18 library and driver differ, 4 no permission;
 // 0 works again.
 func (d *Driver) FailInit(code int) {

@@ -14,7 +14,7 @@ func FirstOf(library, tool Reader) Reader {
 	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		m, err := library(ctx, what)
 		var why *gpu.Unavailable
-		if err == nil || !errors.As(err, &why) || !slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.LibraryUnloadable, gpu.DriverError}, why.Cause) {
+		if err == nil || !errors.As(err, &why) || !slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.LibraryUnloadable, gpu.LibraryCrashed, gpu.DriverError}, why.Cause) {
 			return m, err
 		}
 		other, toolErr := tool(context.WithoutCancel(ctx), what) // it takes its time, and has a deadline of its own

@@ -59,6 +59,7 @@ type Readers struct {
 	Unread    func() []gpu.Device                                        // devices of vendors that Reader does not know
 	Cards     func() ([]hostinfo.Card, error)                            // devices on the PCI bus, with any driver or none
 	Events    func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event // errors of devices, as the driver reports them
+	Separate  func()                                                     // from now on the driver's library is used by another process
 	KernelLog string                                                     // folder of the kernel's log, "/" for the kernel's own
 }
 
@@ -68,6 +69,14 @@ type Messages struct {
 	Loud  func(string)           // shows one line even with --quiet; may be nil
 	Stand func(*status.Standing) // shows the place of a waiting request in the queue, at each change; nil when the wait is over
 	Live  bool                   // standard error is a terminal
+}
+
+// Outlive is called before a process starts a command that it must not leave alone: a crash of the driver's library is
+// from now on that of a child.
+func (h *Host) Outlive() {
+	if h.Separate != nil {
+		h.Separate()
+	}
 }
 
 // Hardware reports whether devices are real: only then do processes and namespaces matter.

@@ -204,7 +204,12 @@ func (s *supervision) blame(ctx context.Context, l *Launch) (fault string, broke
 	if err != nil {
 		return "the GPUs cannot be read any more: " + err.Error(), nil
 	}
-	return health.Blame(l.claimed.Machine, after, l.Plan.UUIDs(), l.claimed.Held.Lease.Since, time.Now())
+	fault, broken = health.Blame(l.claimed.Machine, after, l.Plan.UUIDs(), l.claimed.Held.Lease.Since, time.Now())
+	broken = slices.DeleteFunc(broken, func(id gpu.UUID) bool { // one that is gone is not given, and cannot be excluded
+		_, _, there := after.Find(id)
+		return !there
+	})
+	return fault, broken
 }
 
 func bytesOf(n int64) *gpu.Bytes { return new(gpu.Bytes(n)) }

@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"gpuard/internal/app/machine"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/project"
@@ -235,6 +237,9 @@ func (s *supervisor) startKeeper(name string, i service.Instance, machine string
 	defer errs.Close() //nolint:errcheck // the keeper has it
 	k := &keeping{name, i.Hash, time.Now()}
 	process, err := daemonize.Start(s.host.Name, latest(env), errs, args...)
+	if err != nil && i.Name != "" && !passes(err) {
+		return errors.Join(err, s.refuse(&i, err))
+	}
 	if err != nil {
 		s.recordKeeperEnd(k)
 		return err
@@ -245,6 +250,34 @@ func (s *supervisor) startKeeper(name string, i service.Instance, machine string
 		s.ended <- k
 	}()
 	return nil
+}
+
+// passes reports whether what was refused now may be had later: processes, memory, files.
+func passes(err error) bool {
+	return errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.EMFILE)
+}
+
+// refuse writes the record of an instance that no keeper can be started for, such as of a command that is too long: without
+// one, gpuard up would wait for it for ever.
+func (s *supervisor) refuse(i *service.Instance, why error) error {
+	lock, err := s.folder.Keep(i.Name)
+	if err != nil || lock == nil { // a keeper lives, and writes the record
+		return err
+	}
+	defer lock.Release()
+	boot, err := s.host.Proc.BootID()
+	if err != nil {
+		return err
+	}
+	last, _ := s.folder.Record(i.Name)
+	var errno syscall.Errno
+	if errors.As(why, &errno) {
+		why = errno
+	}
+	return s.folder.SetRecord(i.Name, service.Record{
+		State: service.Refused, Why: fmt.Sprintf("the kernel does not take its command and its environment: %v", why), Since: time.Now(), Hash: i.Hash, Service: i.Service, After: i.After,
+		Boot: boot, Namespace: s.host.Proc.Namespace(), Last: last.Last, Devices: []job.Given{}, Stop: "SIGTERM", Grace: usualGrace,
+	})
 }
 
 // latest keeps the last value of each variable.

@@ -7,6 +7,7 @@ type Cause string
 const (
 	LibraryMissing    Cause = "library-missing"
 	LibraryUnloadable Cause = "library-unloadable"
+	LibraryCrashed    Cause = "library-crashed"
 	DriverNotLoaded   Cause = "driver-not-loaded"
 	VersionMismatch   Cause = "version-mismatch"
 	NoPermission      Cause = "no-permission"

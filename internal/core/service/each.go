@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/shellquote"
 )
 
 // Placement records the GPUs of services with each: gpu, by service and ordinal, so that an instance keeps its GPU when
@@ -112,9 +113,10 @@ func (s *Service) limits(defaults []policy.Default) (spec job.Spec, wrong *diagn
 		var err error
 		switch f.Name {
 		case "device":
-			spec.Devices, spec.GPUs = strings.Split(f.Value, ","), 0
+			spec.Devices, err = shellquote.ReadList(f.Value)
+			spec.GPUs = 0
 		case "exclude":
-			spec.Exclude = strings.Split(f.Value, ",")
+			spec.Exclude, err = shellquote.ReadList(f.Value)
 		case "model":
 			spec.Model = f.Value
 		case "min-compute":

@@ -93,7 +93,7 @@ func TestTable(t *testing.T) {
 	for text, says := range map[string]string{
 		"": "it is empty", "lr\n": "no line after the first", "lr,lr\n1,2\n": "line 1: the parameter lr is named twice",
 		"a,b\n1\n": "line 2: it has 1 values, and line 1 names 2", "a\n\"x\n": "line 2", "a b\n1\n": "line 1: a parameter cannot be called",
-		"a,\n1,2\n": "has no name", "Ordinal\n1\n": "the number of the run",
+		"a,\n1,2\n": "has no name", "a,b\n1,2\n3,\"x\x00\"\n": "line 3, column 3: it has a NUL character", "Ordinal\n1\n": "the number of the run",
 	} {
 		if _, err := Table([]byte(text)); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v, want %s", text, err, says)

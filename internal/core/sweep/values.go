@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/big"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -168,6 +169,10 @@ func Table(data []byte) (Grid, error) {
 			return g, fmt.Errorf("line %d: it has %d values, and line 1 names %d parameters", at, len(row), len(head))
 		case len(g.Rows) == Most:
 			return g, fmt.Errorf("it has more than %d lines, which is the most that a sweep runs", Most)
+		}
+		if i := slices.IndexFunc(row, func(value string) bool { return strings.Contains(value, "\x00") }); i >= 0 {
+			line, column := r.FieldPos(i)
+			return g, fmt.Errorf("line %d, column %d: it has a NUL character, which no argument can have", line, column)
 		}
 		g.Rows = append(g.Rows, row)
 	}

@@ -93,6 +93,7 @@ func (d *Driver) Read(caller context.Context, what gpu.What) (gpu.Machine, error
 	for i := range m.Devices {
 		m.Devices[i].Unlisted = found.unlisted
 	}
+	m.DropImplausible()
 	return m, nil
 }
 

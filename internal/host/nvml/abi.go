@@ -87,6 +87,9 @@ const (
 // notAvailable is NVML_VALUE_NOT_AVAILABLE in a field of 64 bits.
 const notAvailable = ^uint64(0)
 
+// notAvailable32 is it in a field of 32 bits.
+const notAvailable32 = 1<<32 - 1
+
 // Arguments, from the enumerations of the header.
 const (
 	sensorGPU         = 0   // NVML_TEMPERATURE_GPU

@@ -99,6 +99,7 @@ func numbers() []fact {
 		{"nvmlTemperature_v1", temperatureV1Version},
 		{"nvmlMarginTemperature_v1", marginV1Version},
 		{"(unsigned long long)NVML_VALUE_NOT_AVAILABLE", notAvailable},
+		{"(unsigned int)NVML_VALUE_NOT_AVAILABLE", notAvailable32},
 		{"NVML_TEMPERATURE_GPU", sensorGPU},
 		{"NVML_TEMPERATURE_THRESHOLD_SLOWDOWN", thresholdSlowdown},
 		{"NVML_CLOCK_SM", clockSM},

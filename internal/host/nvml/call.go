@@ -36,12 +36,18 @@ func (l *Library) call(name string, arguments ...uintptr) status {
 	if address == 0 {
 		return functionNotFound
 	}
-	return status(uint32(invoke(address, arguments...)))
+	return status(uint32(l.invoke(name, address, arguments...)))
 }
 
 //go:uintptrescapes
-func invoke(address uintptr, arguments ...uintptr) uintptr {
+func (l *Library) invoke(name string, address uintptr, arguments ...uintptr) uintptr {
+	if l.catcher == nil {
+		result, _, _ := purego.SyscallN(address, arguments...)
+		return result
+	}
+	slot := l.catcher.Enter(name)
 	result, _, _ := purego.SyscallN(address, arguments...)
+	l.catcher.Leave(slot)
 	return result
 }
 

@@ -67,10 +67,19 @@ func (r *reader) numberOf(name string, which uintptr) *int {
 
 // flag calls f(device, nvmlEnableState_t *).
 func (r *reader) flag(name string) *bool {
-	if n := r.number(name); n != nil {
-		return new(*n != 0)
+	n := r.number(name)
+	if n == nil {
+		return nil
 	}
-	return nil
+	return yesOrNo(uint32(*n))
+}
+
+// yesOrNo is nil for a value that is neither, such as "not available".
+func yesOrNo(value uint32) *bool {
+	if value > 1 {
+		return nil
+	}
+	return new(value == 1)
 }
 
 // pair calls f(device, unsigned int *, unsigned int *); the second may be written although only the first is wanted.

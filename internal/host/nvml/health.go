@@ -10,7 +10,7 @@ import (
 func (r *reader) health() {
 	d := &r.device
 	if current, _, ok := r.pair("nvmlDeviceGetEccMode"); ok {
-		d.ECC = new(current != 0)
+		d.ECC = yesOrNo(current)
 	}
 	d.ECCCorrected = r.eccErrors(errorCorrected)
 	d.ECCUncorrected = r.eccErrors(errorUncorrected)
@@ -47,7 +47,11 @@ func (r *reader) remappedRows() *gpu.RemappedRows {
 		uintptr(unsafe.Pointer(&v[2])), uintptr(unsafe.Pointer(&v[3])))) {
 		return nil
 	}
-	return &gpu.RemappedRows{Correctable: int(v[0]), Uncorrectable: int(v[1]), Pending: v[2] != 0, Failed: v[3] != 0}
+	pending, failed := yesOrNo(v[2]), yesOrNo(v[3])
+	if pending == nil || failed == nil {
+		return nil
+	}
+	return &gpu.RemappedRows{Correctable: int(v[0]), Uncorrectable: int(v[1]), Pending: *pending, Failed: *failed}
 }
 
 // retiredPages counts pages without their addresses: with a buffer of size 0, the driver returns the number.
@@ -78,6 +82,9 @@ func (r *reader) recoveryAction() string {
 	const name = "nvmlDeviceGetFieldValues"
 	field := fieldValue{id: fieldRecovery}
 	if r.gone() || !r.ok(name, r.lib.call(name, r.handle, 1, uintptr(unsafe.Pointer(&field)))) || !r.ok(name, field.status) {
+		return ""
+	}
+	if value := field.number(); value == notAvailable || value == notAvailable32 {
 		return ""
 	}
 	return enumName([]string{"none", "reset", "reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain"}, int(field.number()))

@@ -64,6 +64,9 @@ func (r *reader) clockEvents() []string {
 		}
 		s := r.lib.call(name, r.handle, uintptr(unsafe.Pointer(&bits)))
 		if r.ok(name, s) {
+			if bits == notAvailable || bits == notAvailable32 {
+				return nil
+			}
 			return eventNames(bits)
 		}
 		if !s.absent() {

@@ -9,18 +9,25 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
+// mostSlices is far more than any device can be divided into.
+const mostSlices = 64
+
 // mig reads the MIG mode and, if it is on, the MIG devices.
 func (r *reader) mig(what gpu.What) {
 	current, _, ok := r.pair("nvmlDeviceGetMigMode")
 	if !ok {
 		return
 	}
-	r.device.MIGMode = new(current != 0)
-	if current == 0 {
+	r.device.MIGMode = yesOrNo(current)
+	if current != 1 {
 		return
 	}
 	most := r.number("nvmlDeviceGetMaxMigDeviceCount")
 	if most == nil {
+		return
+	}
+	if *most > mostSlices {
+		r.problems = append(r.problems, fmt.Sprintf("cannot read its MIG devices: the driver says that there may be %d", *most))
 		return
 	}
 	const byIndex = "nvmlDeviceGetMigDeviceHandleByIndex"

@@ -25,6 +25,7 @@ type Library struct {
 	count     int
 	deadline  time.Duration          // of one call of Open or Read
 	kernel    string                 // folder with an entry for each device that the kernel driver has
+	catcher   Catcher                // nil: a crash of the library ends the process
 	entries   []string               // its entries when the devices were counted
 	counted   bool                   // the library is initialised, and count is right
 	step      atomic.Pointer[string] // the driver call that Open is in, for the message if it hangs
@@ -48,6 +49,15 @@ func Deadline(d time.Duration) Option { return func(l *Library) { l.deadline = d
 // Kernel is the folder in which the kernel driver has an entry for each of its devices. The default is
 // /proc/driver/nvidia/gpus.
 func Kernel(folder string) Option { return func(l *Library) { l.kernel = folder } }
+
+// Catcher notes which calls are running, for the case that the library crashes in one of them.
+type Catcher interface {
+	Enter(call string) (slot int)
+	Leave(slot int)
+}
+
+// Catch tells a Catcher of each call into the library.
+func Catch(catcher Catcher) Option { return func(l *Library) { l.catcher = catcher } }
 
 // Open loads the library (libnvidia-ml.so.1, else libnvidia-ml.so), initialises it and counts the devices.
 // The error is a *gpu.Unavailable with the cause.

@@ -50,7 +50,7 @@ func (l *Library) initialise() error {
 func (l *Library) load() error {
 	var missing error
 	for _, name := range []string{"libnvidia-ml.so.1", "libnvidia-ml.so"} {
-		handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+		handle, err := l.dlopen(name)
 		if err == nil {
 			l.handle, l.name = handle, name
 			return nil
@@ -65,6 +65,17 @@ func (l *Library) load() error {
 	}
 	return libraryMissing(missing)
 }
+
+// dlopen runs the library's own code for its start, which can crash like any other.
+func (l *Library) dlopen(name string) (uintptr, error) {
+	if l.catcher != nil {
+		defer l.catcher.Leave(l.catcher.Enter("loading " + name))
+	}
+	return purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+}
+
+// mostDevices is far more than a machine can have.
+const mostDevices = 1024
 
 // survey reads the versions and the number of devices, which do not change until the library is initialised again.
 func (l *Library) survey() error {
@@ -81,6 +92,9 @@ func (l *Library) survey() error {
 	}
 	if count == 0 {
 		return noDevice(l.driver)
+	}
+	if count > mostDevices {
+		return &gpu.Unavailable{Cause: gpu.DriverError, Text: fmt.Sprintf("cannot use the GPUs: the driver says that there are %d", count), Remedy: "install the driver again"}
 	}
 	l.count = int(count)
 	l.busy = make([]atomic.Bool, count)

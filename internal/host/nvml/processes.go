@@ -92,6 +92,9 @@ func (r *reader) running(handle uintptr, function string) ([]processInfo, status
 	return nil, s
 }
 
+// mostProcesses is far more than can use a device; a larger list would fill the memory.
+const mostProcesses = 1 << 16
+
 // fetch calls again with a larger buffer until the list fits, because processes start between two calls.
 func (r *reader) fetch(handle uintptr, name string) ([]processInfo, status) {
 	s := success
@@ -108,6 +111,9 @@ func (r *reader) fetch(handle uintptr, name string) ([]processInfo, status) {
 		}
 		if s != insufficientSize {
 			return nil, s
+		}
+		if count > mostProcesses {
+			return nil, unknown
 		}
 		room = max(2*room, count+8)
 	}

@@ -69,6 +69,7 @@ func (l *Library) Read(caller context.Context, what gpu.What) (gpu.Machine, erro
 		}
 	}
 	m.Stuck = l.hangs()
+	m.DropImplausible()
 	return m, nil
 }
 

@@ -53,7 +53,7 @@ func (s status) fatal() (string, bool) {
 // errorText returns the driver's text for a code, or the number if it has none.
 func (l *Library) errorText(s status) string {
 	if address := l.address("nvmlErrorString"); address != 0 {
-		if text := cString(invoke(address, uintptr(s))); text != "" {
+		if text := cString(l.invoke("nvmlErrorString", address, uintptr(s))); text != "" {
 			return text
 		}
 	}

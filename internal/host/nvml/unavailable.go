@@ -29,6 +29,15 @@ func unloadable(loader error) *gpu.Unavailable {
 	}
 }
 
+// Crashed is the reason why a library is not used that has crashed. how says where.
+func Crashed(how string) *gpu.Unavailable {
+	return &gpu.Unavailable{
+		Cause:  gpu.LibraryCrashed,
+		Text:   "cannot use the NVIDIA driver's library: " + how,
+		Remedy: "see which file it is: ldconfig -p | grep nvidia-ml; then install the driver again; in WSL: wsl --update",
+	}
+}
+
 func lacks(library, function string) *gpu.Unavailable {
 	return &gpu.Unavailable{
 		Cause:  gpu.LibraryUnloadable,

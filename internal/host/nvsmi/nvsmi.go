@@ -54,6 +54,7 @@ func Read(ctx context.Context, _ gpu.What) (gpu.Machine, error) {
 	}
 	r.addCapabilities((<-capabilities).out)
 	m := r.machine()
+	m.DropImplausible()
 	m.Taken = began
 	return m, nil
 }

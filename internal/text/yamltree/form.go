@@ -92,10 +92,33 @@ func (f *Form) Root(data []byte, such string) *Node {
 		f.Wrong(docs[0].At, "the file is not a map; %s", such)
 	case len(docs) > 1:
 		f.Wrong(docs[1].At, "a second document begins; a file is one")
+	case f.refuseZero(docs[0], map[*Node]bool{}):
+		return nil
 	default:
 		return docs[0]
 	}
 	return nil
+}
+
+// refuseZero finds fault with each text that has a zero byte in it (written \0 in quotes), which no program can be given: it
+// would end there (execve(2)). A node may be at several places of a file, by its anchor.
+func (f *Form) refuseZero(n *Node, seen map[*Node]bool) (found bool) {
+	if n == nil || seen[n] {
+		return false
+	}
+	seen[n] = true
+	if n.Kind == Scalar && strings.Contains(n.Text, "\x00") {
+		f.Wrong(n.At, "there is a zero byte (\\0) in this text, and no program can be given one; leave it out")
+		found = true
+	}
+	for _, item := range n.Items {
+		found = f.refuseZero(item, seen) || found
+	}
+	for _, p := range n.Pairs {
+		found = f.refuseZero(p.Key, seen) || found
+		found = f.refuseZero(p.Value, seen) || found
+	}
+	return found
 }
 
 // unprintable is the place of the first byte that is not UTF-8 text.

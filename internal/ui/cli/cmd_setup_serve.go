@@ -55,7 +55,7 @@ func addPageFlags(cmd *cobra.Command, page *observe.Serving) {
 	f := cmd.Flags()
 	f.StringVar(&page.Listen, "listen", "127.0.0.1:8470", "`ADDRESS` and port to listen on")
 	f.StringVar(&page.TokenFile, "token-file", "", "allow actions to those who have the token in `FILE`")
-	f.StringSliceVar(&page.Names, "name", nil, "other `NAME` by which this machine is asked, such as box.example.org")
+	listVar(f, &page.Names, "name", nil, "other `NAME` by which this machine is asked, such as box.example.org")
 	f.StringVar(&page.Cert, "tls-cert", "", "certificate `FILE` (PEM), for HTTPS")
 	f.StringVar(&page.Key, "tls-key", "", "`FILE` with the key of the certificate (PEM)")
 }

@@ -62,7 +62,7 @@ Policies:` + about,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.gpus, "gpus", "", "`NUMBER` of GPUs, such as 8 or 4,8 or 4..16 (default: usual ones, from the largest job on)")
-	f.StringSliceVar(&o.policies, "policy", []string{"own"}, "rules to compare, as a `LIST`")
+	listVar(f, &o.policies, "policy", []string{"own"}, "rules to compare, as a `LIST`")
 	f.StringVar(&o.place, "place", "", "`HOW` devices are chosen: packed or spread (default: as gpuard run does)")
 	f.StringVar(&o.guess, "time-guess", string(sim.Given), "`WHAT` is known of the time a job takes: given, none, rough or exact")
 	f.IntVar(&o.every, "every", 1, "replay only the first of each `N` jobs")

@@ -42,7 +42,7 @@ device can be read, with the reason.`,
 	f.BoolVar(&o.record, "record", false, "print the machine as a machine file, and nothing else")
 	f.StringVar(&o.watch, "watch", "", "show it again after each `TIME`, such as 1s, until q or Ctrl-C")
 	f.Lookup("watch").NoOptDefVal = everyTwoSeconds
-	f.StringSliceVar(&o.only, "device", nil, "only the devices of this `LIST`, named as for gpuard run")
+	listVar(f, &o.only, "device", nil, "only the devices of this `LIST`, named as for gpuard run")
 	f.BoolVar(&o.bus, "pci", false, "show GPUs on the PCI bus, also those without a driver")
 	_ = cmd.RegisterFlagCompletionFunc("watch", cobra.FixedCompletions([]string{"1s", "2s", "10s", "1m"}, noFiles))
 	p.completeDevices(cmd, "device")

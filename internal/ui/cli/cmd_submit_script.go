@@ -36,6 +36,7 @@ func (p *Program) scriptFlags(cmd *cobra.Command, path string) error {
 	foreign := "" // a line that was meant for gpuard or another queue, as it seems
 	for line := range strings.Lines(string(text[:n])) {
 		number++
+		zero := strings.IndexByte(line, 0)
 		line = strings.TrimSpace(line)
 		if line != "" && line[0] != '#' {
 			break
@@ -46,6 +47,9 @@ func (p *Program) scriptFlags(cmd *cobra.Command, path string) error {
 				foreign = fmt.Sprintf("%s, line %d is not read: flags of gpuard stand in lines that begin with #GPUARD, such as #GPUARD --gpus 2", path, number)
 			}
 			continue
+		}
+		if zero >= 0 {
+			return fmt.Errorf("cannot read %s, line %d, column %d: there is a NUL character, which no argument can have", path, number, zero+1)
 		}
 		if err := scriptLine(asked, rest); err != nil {
 			return fmt.Errorf("cannot read %s, line %d: %w", path, number, err)

@@ -30,9 +30,9 @@ func (s *specFlags) add(p *Program, cmd *cobra.Command) {
 	s.gpus = 1
 	f.Var(&s.gpus, "gpus", "`N` whole GPUs, or all")
 	f.BoolVar(&s.cpu, "cpu", false, "no GPU: hide the GPUs of every vendor")
-	f.StringSliceVar(&s.device, "device", nil, "`LIST` of devices: indices, UUIDs or unique prefixes, PCI ids; the program sees them in this order")
+	listVar(f, &s.device, "device", nil, "`LIST` of devices: indices, UUIDs or unique prefixes, PCI ids; the program sees them in this order")
 	f.StringVar(&s.mig, "mig", "", "one MIG slice of this `PROFILE`, such as 1g.10gb")
-	f.StringSliceVar(&s.exclude, "exclude", nil, "`LIST` of devices to avoid, named as for --device")
+	listVar(f, &s.exclude, "exclude", nil, "`LIST` of devices to avoid, named as for --device")
 	f.StringVar(&s.model, "model", "", "only models that match this `GLOB`, such as '*A100*'")
 	f.StringVar(&s.compute, "min-compute", "", "compute capability of at least `X.Y`, such as 8.0")
 	f.StringVar(&s.memory, "mem", "", "`SIZE` of memory that each device must have free, such as 20G")

@@ -30,7 +30,7 @@ func (w *waitFlags) add(cmd *cobra.Command) {
 	if cmd.Name() == "hold" || cmd.Name() == "reserve" { // a process that runs keeps the variables that it has
 		words, choices = "other (drops --device and --model), wait", []string{"other", "wait", "other,wait"}
 	}
-	f.StringSliceVar(&w.fallback, "fallback", nil, "`LIST` of what to try in place of waiting, in order: "+words)
+	listVar(f, &w.fallback, "fallback", nil, "`LIST` of what to try in place of waiting, in order: "+words)
 	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"1m", "10m", "1h", "1d"}, noFiles))
 	_ = cmd.RegisterFlagCompletionFunc("fallback", cobra.FixedCompletions(choices, noFiles))
 }

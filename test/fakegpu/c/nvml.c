@@ -1,4 +1,5 @@
 // A libnvidia-ml.so.1 over the state folder. NVIDIA's own nvml.h declares every function, so a wrong signature does not compile.
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +19,22 @@ void sleep_ms(long long ms)
     nanosleep(&t, NULL);
 }
 
+// As a library with a defect does. abort(3) is what a C++ library ends with.
+static void crash(const char *function, long long number)
+{
+    state_note("crashes", function);
+    if (number == SIGABRT)
+        abort();
+    if (number > 0)
+        raise((int)number);
+    *(volatile int *)8 = 0;
+}
+
 static nvmlReturn_t told(const char *function, int gpu)
 {
     long long value;
+    if (state_in_library() && state_rule("crash", function, gpu, &value))
+        crash(function, value);
     while (state_rule("hang", function, gpu, &value)) {
         sleep_ms(value < 0 ? 10 : value);
         if (value >= 0)

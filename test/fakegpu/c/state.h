@@ -24,6 +24,9 @@ bool state_open(void);
 // Opens a file of the state folder, where there is one, and leaves it open over exec.
 void state_leave_open(const char *name);
 
+// Appends a line to a file of the state folder.
+void state_note(const char *name, const char *line);
+
 // Both take a printf format for the path inside the state folder, and give false when the file is missing or empty.
 bool state_text(char out[TEXT], const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool state_number(long long *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -37,7 +40,10 @@ int state_processes(int gpu, process_t *out); // at most MAX_PROCESSES
 // Bytes taken by processes and by memory_used; mig < 0 means the whole device.
 unsigned long long state_used(int gpu, int mig);
 
-// A line of the file `hang` or `fail` that names this call; gpu < 0 for calls without a device. value is -1 when the line has none.
+// False in the programs, which have the library's code in them.
+bool state_in_library(void);
+
+// A line of the file `hang`, `fail` or `crash` that names this call; gpu < 0 for calls without a device. value is -1 when the line has none.
 bool state_rule(const char *file, const char *function, int gpu, long long *value);
 
 // The line of gpus/<gpu>/xids that follows the first `after` lines; false when there is none.

@@ -1,0 +1,150 @@
+package entry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/host/amdgpu"
+	"gpuard/internal/host/crash"
+	"gpuard/internal/host/driverchild"
+	"gpuard/internal/host/limits"
+	"gpuard/internal/host/nvml"
+	"gpuard/internal/host/nvsmi"
+	"gpuard/internal/host/pci"
+)
+
+// driver is NVML, opened on first use and kept: one initialisation per process. If it crashes in a process that runs no
+// command, that process begins again without it (host/crash). A process that runs a command calls outlive first.
+type driver struct {
+	deadline time.Duration
+	devices  string // folder with an entry for each device that the kernel driver has
+	crashed  *gpu.Unavailable
+	catcher  *crash.Catcher                    // nil: a crash ends this process
+	child    atomic.Pointer[driverchild.Child] // nil: the library is used in this process
+
+	opening sync.Mutex
+	nvml    *nvml.Library
+}
+
+func newDriver(deadline time.Duration, devices string) *driver {
+	d := &driver{deadline: deadline, devices: devices}
+	last := crash.Last()
+	if last != nil {
+		d.crashed = nvml.Crashed(last.Text())
+	}
+	if catcher, err := crash.Catch("gpuard: "+limits.NoThread()+"\n", last == nil); err == nil { // else a crash is as ugly as the Go runtime makes it
+		d.catcher = catcher
+	}
+	return d
+}
+
+// readers are those of this machine; below root lie sys, dev, proc and usr as those of AMD and of PCI devices want them.
+func (d *driver) readers(root string) machine.Readers {
+	return machine.Readers{
+		Reader: machine.Both(machine.FirstOf(d.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(d.deadline)).Read,
+			func() bool { return pci.NoGPU(root) }),
+		Unread:    func() []gpu.Device { return pci.Others(root) },
+		Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
+		Events:    d.events,
+		Separate:  d.outlive,
+		KernelLog: root,
+	}
+}
+
+// serveReadings is the life of a child that reads for its parent.
+func serveReadings(d *driver, args []string) (err error) {
+	if len(args) != 2 {
+		return errors.New("cannot read devices by hand: gpuard starts what it needs itself")
+	}
+	if d.crashed != nil {
+		return driverchild.Crashed(os.Stdout, d.crashed)
+	}
+	if d.deadline, err = time.ParseDuration(args[0]); err != nil {
+		return fmt.Errorf("cannot read devices: %w", err)
+	}
+	d.devices = args[1]
+	return driverchild.Serve(os.Stdin, os.Stdout, d.read, d.events)
+}
+
+// outlive makes this process one that does not end when the library crashes: a child calls it. A call that hangs in this
+// process since before may crash yet.
+func (d *driver) outlive() {
+	if d.catcher != nil {
+		d.catcher.Park()
+	}
+	d.child.CompareAndSwap(nil, driverchild.New(d.deadline, d.devices, d.crashed))
+}
+
+func (d *driver) open(ctx context.Context) (*nvml.Library, error) {
+	d.opening.Lock()
+	defer d.opening.Unlock()
+	if d.nvml == nil {
+		// The library has a deadline of its own, even if the caller has less time for this reading.
+		options := []nvml.Option{nvml.Deadline(d.deadline), nvml.Kernel(d.devices)}
+		if d.catcher != nil {
+			options = append(options, nvml.Catch(d.catcher))
+		}
+		opened, err := nvml.Open(context.WithoutCancel(ctx), options...)
+		if err != nil {
+			return nil, err
+		}
+		d.nvml = opened
+	}
+	return d.nvml, nil
+}
+
+// read gives a reading the time that its caller has for it, which the opening of the library does not use up.
+func (d *driver) read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+	if child := d.child.Load(); child != nil {
+		return child.Read(ctx, what)
+	}
+	if d.crashed != nil {
+		return gpu.Machine{}, d.crashed
+	}
+	end, hurried := ctx.Deadline()
+	left := time.Until(end)
+	library, err := d.open(ctx)
+	if err != nil {
+		return gpu.Machine{}, err
+	}
+	if hurried {
+		caller := ctx
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(caller), left)
+		defer cancel()
+		stop := context.AfterFunc(caller, func() {
+			if errors.Is(caller.Err(), context.Canceled) { // interrupted, and not only late
+				cancel()
+			}
+		})
+		defer stop()
+
+		return library.Read(ctx, what)
+	}
+	return library.Read(ctx, what)
+}
+
+// events tells the errors of devices; where the library cannot be used there are none, and its reason was told with the
+// readings.
+func (d *driver) events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
+	if child := d.child.Load(); child != nil {
+		return child.Events(ctx, ids)
+	}
+	var library *nvml.Library
+	if d.crashed == nil {
+		library, _ = d.open(ctx) // nil with an error
+	}
+	if library == nil {
+		none := make(chan gpu.Event)
+		close(none)
+		return none
+	}
+	return library.Events(ctx, ids)
+}

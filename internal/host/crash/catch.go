@@ -1,0 +1,128 @@
+//go:build amd64 || arm64
+
+package crash
+
+import (
+	"fmt"
+	"math/bits"
+	"os"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// frame is what the handler needs, at an address that the garbage collector does not know. handler_*.s has the offsets.
+type frame struct {
+	goHandler uintptr        // 0: of the Go runtime, for its own signals
+	low, high uintptr        // 8, 16: where the code of this program lies; a crash of a library is outside
+	path      uintptr        // 24: what is executed; 0: nothing is, because this process has crashed before
+	argv      uintptr        // 32
+	envp      uintptr        // 40
+	mask      uint64         // 48: the signals that were blocked when this program was started
+	crash     uintptr        // 56: where in the environment the signal and the field of the call are written
+	refusal   uintptr        // 64: a text for a thread that cannot be created
+	length    uintptr        // 72: of that text
+	busy      uint64         // 80: a bit for each field that has a call
+	parked    uint64         // 88: 1: a thread that crashes in a call stays there
+	standard  [4]uint64      // 96: a struct sigaction with SIG_DFL
+	threads   [fields]uint32 // 128: that are in the calls
+
+	name  [len(variable) + 3]byte  // NAME= and the crash
+	calls [fields * fieldSize]byte // in one string with name, which a zero ends
+	_     [8]byte
+}
+
+// Catcher notes the calls into a library that run at the moment.
+type Catcher struct{ frame *frame }
+
+// Functions of handler_*.s.
+func setFrame(address uintptr)
+func handlerAddress() uintptr
+
+// Catch begins to catch crashes. again: this program may execute itself once more; false where it has done so. Without a
+// library in it a process aborts only where the C library can create no thread for the Go runtime: then the process
+// prints refusal and ends with code 125.
+func Catch(refusal string, again bool) (*Catcher, error) {
+	low, high, err := ownCode()
+	if err != nil {
+		return nil, fmt.Errorf("cannot catch crashes: %w", err)
+	}
+	var env []string
+	if again {
+		env = os.Environ()
+	}
+	block, err := newBlock(refusal, os.Args, env)
+	if err != nil {
+		return nil, fmt.Errorf("cannot catch crashes: %w", err)
+	}
+	f := block.frame
+	f.low, f.high = low, high
+	if again {
+		f.path = block.path
+	}
+	if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_BLOCK, 0, uintptr(unsafe.Pointer(&f.mask)), 8, 0, 0); errno != 0 {
+		return nil, fmt.Errorf("cannot catch crashes: %w", errno)
+	}
+	var before action
+	if err := sigaction(unix.SIGSEGV, nil, &before); err != nil {
+		return nil, fmt.Errorf("cannot catch crashes: %w", err)
+	}
+	f.goHandler = before.handler
+	setFrame(uintptr(unsafe.Pointer(f)))
+	ours := before // on the stack that the Go runtime has made for signals, with all others blocked
+	ours.handler = handlerAddress()
+	for _, sig := range []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGABRT} {
+		var had action
+		if err := sigaction(sig, nil, &had); err != nil || sig != unix.SIGABRT && had.handler != before.handler || had.handler == ignored {
+			continue
+		}
+		if err := sigaction(sig, &ours, nil); err != nil {
+			return nil, fmt.Errorf("cannot catch crashes: %w", err)
+		}
+	}
+	return &Catcher{f}, nil
+}
+
+// Park is for a process that may not begin again, because it runs a command: from now on a thread that crashes in a call
+// stays there for ever, as in a call that hangs.
+func (c *Catcher) Park() { atomic.StoreUint64(&c.frame.parked, 1) }
+
+// Enter notes a call, and returns what Leave wants. It does nothing for the seventeenth at the same time.
+func (c *Catcher) Enter(call string) (slot int) {
+	for {
+		busy := atomic.LoadUint64(&c.frame.busy)
+		slot = bits.TrailingZeros64(^busy)
+		if slot >= fields {
+			return -1
+		}
+		if atomic.CompareAndSwapUint64(&c.frame.busy, busy, busy|1<<slot) {
+			break
+		}
+	}
+	thread := uint32(unix.Gettid())
+	for i := range c.frame.threads { // of a call that has returned, whose goroutine has not gone on yet
+		atomic.CompareAndSwapUint32(&c.frame.threads[i], thread, 0)
+	}
+	atomic.StoreUint32(&c.frame.threads[slot], thread)
+	field := c.frame.calls[slot*fieldSize:][:fieldSize]
+	for i := copy(field, call); i < fieldSize; i++ {
+		field[i] = ' '
+	}
+	return slot
+}
+
+// Leave ends the note.
+func (c *Catcher) Leave(slot int) {
+	if slot < 0 {
+		return
+	}
+	atomic.StoreUint32(&c.frame.threads[slot], 0)
+	c.frame.calls[slot*fieldSize] = ' '
+	for {
+		busy := atomic.LoadUint64(&c.frame.busy)
+		if atomic.CompareAndSwapUint64(&c.frame.busy, busy, busy&^(1<<slot)) {
+			return
+		}
+	}
+}

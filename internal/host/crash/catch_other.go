@@ -1,0 +1,18 @@
+//go:build !amd64 && !arm64
+
+package crash
+
+// Catcher catches nothing on this architecture.
+type Catcher struct{}
+
+// Catch does nothing.
+func Catch(string, bool) (*Catcher, error) { return &Catcher{}, nil }
+
+// Park does nothing.
+func (*Catcher) Park() {}
+
+// Enter does nothing.
+func (*Catcher) Enter(string) int { return -1 }
+
+// Leave does nothing.
+func (*Catcher) Leave(int) {}

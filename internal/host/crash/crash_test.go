@@ -1,0 +1,108 @@
+package crash
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// role, in the environment, makes this test program a process that crashes.
+const role = "CRASH_TEST"
+
+func TestMain(m *testing.M) {
+	if what := os.Getenv(role); what != "" {
+		os.Exit(crashAs(what))
+	}
+	os.Exit(m.Run())
+}
+
+// crashAs catches crashes, and has one.
+func crashAs(what string) int {
+	if last := Last(); last != nil {
+		_, _ = os.Stdout.WriteString(last.Text() + ", " + strings.Join(os.Args[1:], " ") + os.Getenv(variable) + "\n")
+		return 3
+	}
+	c, err := Catch("no more\n", true)
+	if err != nil {
+		_, _ = os.Stdout.WriteString(err.Error())
+		return 1
+	}
+	switch what {
+	case "Go": // a mistake of this program, between others
+		slot := c.Enter("busy")
+		defer c.Leave(slot)
+		_, _ = os.Stdout.WriteString(recovered())
+		return 0
+	case "sent":
+		_ = unix.Kill(os.Getpid(), unix.SIGABRT)
+	case "full":
+		for range fields {
+			_ = c.Enter("a call")
+		}
+		if c.Enter("one more") != -1 {
+			return 1
+		}
+		return 0
+	}
+	select {}
+}
+
+func recovered() (text string) {
+	defer func() { text = recover().(error).Error() }()
+	var nothing *frame
+	return string(rune(nothing.busy))
+}
+
+func asRole(what string, args ...string) (out string, how *os.ProcessState) {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Env = append(os.Environ(), role+"="+what)
+	text, _ := cmd.CombinedOutput()
+	return string(text), cmd.ProcessState
+}
+
+// TestGoOn: what is no crash of a library goes on as if nothing were caught.
+func TestGoOn(t *testing.T) {
+	t.Parallel()
+	out, how := asRole("Go")
+	if how.ExitCode() != 0 || out != "runtime error: invalid memory address or nil pointer dereference" {
+		t.Errorf("a nil pointer in Go ended with %v: %s", how, out)
+	}
+	if out, how := asRole("sent"); how.String() != "signal: aborted" && !strings.HasPrefix(how.String(), "signal: aborted (core dumped)") || out != "" {
+		t.Errorf("SIGABRT from another process ended with %v: %s", how, out)
+	}
+	if out, how := asRole("full"); how.ExitCode() != 0 {
+		t.Errorf("a seventeenth call ended with %v: %s", how, out)
+	}
+}
+
+// TestLast: what the process that begins again is told.
+func TestLast(t *testing.T) {
+	t.Parallel()
+	field := func(call string) string { return call + strings.Repeat(" ", fieldSize-len(call)) }
+	for value, want := range map[string]string{
+		"":                                     "it crashed (SIGSEGV)",
+		"K":                                    "it crashed (SIGSEGV)",
+		"FA" + field("a") + field("b"):         "it crashed (SIGABRT) in b",
+		"G@" + field("loading x"):              "it crashed (SIGBUS) in loading x",
+		"KP" + field("a"):                      "it crashed (SIGSEGV)", // of no field
+		"K" + string(rune('@'+2)) + field("a"): "it crashed (SIGSEGV)", // cut off
+		"\x7f\x7f":                             "it crashed (SIGSEGV)",
+	} {
+		if got := parse(value).Text(); got != want {
+			t.Errorf("%q: %q, want %q", value, got, want)
+		}
+	}
+	t.Run("hidden", func(t *testing.T) {
+		cmd := exec.Command("/proc/self/exe", "an argument")
+		cmd.Env = append(os.Environ(), role+"=begun again", variable+"=K@"+field("a"))
+		out, err := cmd.Output()
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) || ended.ExitCode() != 3 || string(out) != "it crashed (SIGSEGV) in a, an argument\n" {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+}

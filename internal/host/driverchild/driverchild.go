@@ -1,0 +1,181 @@
+// Package driverchild reads the devices in a child of this process, for a process that must outlive a crash of the driver's
+// library: one that supervises a command. The child is this program again; it gets requests and sends answers, a line of
+// JSON each. One that has ended is replaced by the next reading, one that crashed by the first after a minute, and one that
+// does not answer is killed.
+//
+//	child := driverchild.New(5*time.Second, kernelFolder)
+//	m, err := child.Read(ctx, gpu.Identity) // a *gpu.Unavailable says why there is no reading
+package driverchild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Flag is the first argument of the child. The deadline of the driver and the folder of the kernel driver follow.
+const Flag = "__driver"
+
+// Reader reads parts of the machine.
+type Reader func(ctx context.Context, what gpu.What) (gpu.Machine, error)
+
+// Events sends the errors of devices until ctx ends, or closes the channel where there are none to be had.
+type Events func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event
+
+// request is a line to the child: to read, to send events, or to send no more of them.
+type request struct {
+	ID     int            `json:"id"`
+	What   gpu.What       `json:"what,omitempty"`
+	Limit  *time.Duration `json:"limit,omitempty"` // of the caller for this reading
+	Listen []gpu.UUID     `json:"listen,omitempty"`
+	Stop   bool           `json:"stop,omitempty"` // the events with this ID
+}
+
+// answer is a line from the child; that of ID 0 is its last one, about all requests.
+type answer struct {
+	ID          int              `json:"id"`
+	Machine     *gpu.Machine     `json:"machine,omitempty"`
+	Unavailable *gpu.Unavailable `json:"unavailable,omitempty"`
+	Error       string           `json:"error,omitempty"`
+	Event       *gpu.Event       `json:"event,omitempty"`
+	Over        bool             `json:"over,omitempty"` // there are no more events
+}
+
+const (
+	crashPause = time.Minute // before a library that crashed is used again
+	mostKilled = 3           // children that were killed and have not ended: the driver holds them
+	spareTime  = time.Second // for a child to answer, beyond what the driver gets
+	mostEvents = 256         // that wait for their reader; the next ones are lost
+)
+
+// Child reads through a child of this process. Its methods may be called from several goroutines.
+type Child struct {
+	deadline time.Duration // of the driver, for one call
+	folder   string
+
+	mu      sync.Mutex
+	running *process // nil: none
+	killed  int
+	crash   *gpu.Unavailable // the last one
+	crashed time.Time
+}
+
+// New starts nothing yet. crash is what this process knows of an earlier crash of the library; nil: nothing.
+func New(deadline time.Duration, folder string, crash *gpu.Unavailable) *Child {
+	return &Child{deadline: deadline, folder: folder, crash: crash, crashed: time.Now()}
+}
+
+// Read reads parts of the machine. The error is a *gpu.Unavailable, or that ctx was cancelled.
+func (c *Child) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+	r := request{What: what}
+	patience := 2*c.deadline + spareTime // to open the library has a deadline of its own
+	if end, ok := ctx.Deadline(); ok {
+		left := max(time.Until(end), 0)
+		r.Limit = &left
+		patience = c.deadline + left + spareTime
+	}
+	p, err := c.process()
+	if err != nil {
+		return gpu.Machine{}, err
+	}
+	id, answers := p.ask(r, 1)
+	defer p.forget(id)
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	cancelled := ctx.Done()
+	for {
+		select {
+		case a := <-answers:
+			return a.result()
+		case <-p.done:
+			return lastOf(answers, p.end).result()
+		case <-cancelled:
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return gpu.Machine{}, fmt.Errorf("cannot read the GPUs: %w", context.Canceled)
+			}
+			cancelled = nil // the child knows the deadline, and sends what it has by then
+		case <-late.C:
+			c.kill(p)
+			return gpu.Machine{}, noAnswer(fmt.Sprintf("no answer within %v", patience.Round(100*time.Millisecond)))
+		}
+	}
+}
+
+// lastOf is the answer that came before the child ended, else the one to all requests.
+func lastOf(answers <-chan answer, end answer) answer {
+	select {
+	case a := <-answers:
+		return a
+	default:
+		return end
+	}
+}
+
+func (a answer) result() (gpu.Machine, error) {
+	switch {
+	case a.Unavailable != nil:
+		return gpu.Machine{}, a.Unavailable
+	case a.Machine == nil:
+		return gpu.Machine{}, errors.New(a.Error)
+	}
+	return *a.Machine, nil
+}
+
+// Events sends the errors of devices until ctx ends. It goes on with the next child when one ends.
+func (c *Child) Events(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
+	out := make(chan gpu.Event)
+	go func() {
+		defer close(out)
+		for c.pass(ctx, ids, out) {
+			pause := time.NewTimer(crashPause)
+			select {
+			case <-ctx.Done():
+			case <-pause.C:
+			}
+			pause.Stop()
+		}
+	}()
+	return out
+}
+
+// pass sends the events of one child. It reports whether another one may have more.
+func (c *Child) pass(ctx context.Context, ids []gpu.UUID, out chan<- gpu.Event) (more bool) {
+	if ctx.Err() != nil {
+		return false
+	}
+	p, err := c.process()
+	if err != nil {
+		return true
+	}
+	id, answers := p.ask(request{Listen: ids}, mostEvents)
+	defer p.forget(id)
+	for {
+		select {
+		case <-ctx.Done():
+			p.send(request{ID: id, Stop: true})
+			return false
+		case <-p.done:
+			return true
+		case a := <-answers:
+			if a.Over {
+				return false
+			}
+			select {
+			case out <- *a.Event:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+func noAnswer(why string) *gpu.Unavailable {
+	return &gpu.Unavailable{
+		Cause:  gpu.NoAnswer,
+		Text:   "cannot read the GPUs: " + why,
+		Remedy: "see what the driver says: sudo dmesg | grep -iE 'nvrm|xid'; a hung GPU needs a reset (nvidia-smi --gpu-reset) or a reboot",
+	}
+}

@@ -1,0 +1,137 @@
+package driverchild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// TestMain makes this test program the child, whose folder says what becomes of it.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 4 || os.Args[1] != Flag {
+		os.Exit(m.Run())
+	}
+	var err error
+	if os.Args[3] == "crashed" {
+		err = Crashed(os.Stdout, &gpu.Unavailable{Cause: gpu.LibraryCrashed, Text: "it crashed"})
+	} else {
+		err = Serve(os.Stdin, os.Stdout, pretend, errorsOf)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func pretend(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+	_, hurried := ctx.Deadline()
+	switch {
+	case os.Args[3] == "ends":
+		os.Exit(3)
+	case os.Args[3] == "hangs":
+		select {}
+	case what == gpu.Power:
+		return gpu.Machine{}, &gpu.Unavailable{Cause: gpu.NoDevice, Text: "none"}
+	case what == gpu.Health:
+		return gpu.Machine{}, errors.New("a mistake")
+	}
+	return gpu.Machine{Source: fmt.Sprint(os.Getpid(), " ", hurried), Devices: []gpu.Device{{UUID: "GPU-a", Temperature: new(30)}}}, nil
+}
+
+func errorsOf(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
+	out := make(chan gpu.Event)
+	go func() {
+		defer close(out)
+		for i, id := range ids {
+			out <- gpu.Event{Device: id, XID: gpu.XID{Code: i}}
+		}
+		<-ctx.Done()
+	}()
+	return out
+}
+
+// TestRead: one child answers all requests, in any order, with values and with reasons.
+func TestRead(t *testing.T) {
+	t.Parallel()
+	c := New(time.Minute, "fine", nil)
+	first, err := c.Read(t.Context(), gpu.Identity)
+	if err != nil || *first.Devices[0].Temperature != 30 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	hurried, end := context.WithTimeout(t.Context(), time.Minute)
+	defer end()
+	second, err := c.Read(hurried, gpu.Identity)
+	if want := fmt.Sprint(pidOf(first), " true"); err != nil || second.Source != want {
+		t.Errorf("%q, want %q: %v", second.Source, want, err)
+	}
+	var why *gpu.Unavailable
+	if _, err := c.Read(t.Context(), gpu.Power); !errors.As(err, &why) || why.Cause != gpu.NoDevice {
+		t.Error(err)
+	}
+	if _, err := c.Read(t.Context(), gpu.Health); err == nil || err.Error() != "a mistake" {
+		t.Error(err)
+	}
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := New(time.Minute, "hangs", nil).Read(cancelled, gpu.Identity); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+func pidOf(m gpu.Machine) (pid int) {
+	_, _ = fmt.Sscan(m.Source, &pid)
+	return pid
+}
+
+// TestEnds: a child that has ended is replaced, a library that crashed is left alone for a while, and one that hangs is
+// given up.
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	var why *gpu.Unavailable
+	c := New(time.Minute, "ends", nil)
+	for range 2 {
+		if _, err := c.Read(t.Context(), gpu.Identity); !errors.As(err, &why) || why.Cause != gpu.DriverError {
+			t.Error(err)
+		}
+	}
+	c = New(time.Minute, "crashed", nil)
+	for range 2 {
+		if _, err := c.Read(t.Context(), gpu.Identity); !errors.As(err, &why) || why.Cause != gpu.LibraryCrashed || why.Text != "it crashed" {
+			t.Error(err)
+		}
+	}
+	if p, err := c.process(); p != nil || err == nil {
+		t.Errorf("another child was started: %v", err)
+	}
+	known := New(time.Minute, "fine", &gpu.Unavailable{Cause: gpu.LibraryCrashed})
+	if _, err := known.Read(t.Context(), gpu.Identity); !errors.As(err, &why) || why.Cause != gpu.LibraryCrashed {
+		t.Error(err)
+	}
+	c = New(0, "hangs", nil)
+	hurried, end := context.WithTimeout(t.Context(), time.Millisecond)
+	defer end()
+	if _, err := c.Read(hurried, gpu.Identity); !errors.As(err, &why) || why.Cause != gpu.NoAnswer {
+		t.Error(err)
+	}
+}
+
+// TestEvents: the errors of devices come from the child until nobody wants them.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	ctx, end := context.WithCancel(t.Context())
+	c := New(time.Minute, "fine", nil)
+	heard := c.Events(ctx, []gpu.UUID{"GPU-a", "GPU-b"})
+	if a, b := <-heard, <-heard; a.Device != "GPU-a" || b.Device != "GPU-b" || b.XID.Code != 1 {
+		t.Errorf("%+v, %+v", a, b)
+	}
+	end()
+	if e, more := <-heard; more {
+		t.Errorf("%+v came after the end", e)
+	}
+}

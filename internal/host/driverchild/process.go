@@ -1,0 +1,162 @@
+package driverchild
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"gpuard/internal/core/gpu"
+)
+
+// lineMost is the longest answer in bytes.
+const lineMost = 16 << 20
+
+// process is one child.
+type process struct {
+	cmd *exec.Cmd
+
+	writing sync.Mutex // held while a request is written
+	in      *json.Encoder
+
+	mu      sync.Mutex
+	last    int
+	waiting map[int]chan answer // by the ID of their request
+
+	done chan struct{} // closed when the child has ended
+	end  answer        // set before: to all requests without an answer
+}
+
+// process returns the child that runs, or starts one.
+func (c *Child) process() (*process, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.crash != nil && time.Since(c.crashed) < crashPause:
+		return nil, c.crash
+	case c.running != nil:
+		return c.running, nil
+	case c.killed >= mostKilled:
+		return nil, noAnswer(fmt.Sprintf("calls of the driver hold %d killed processes that read the devices", c.killed))
+	}
+	p, out, err := startProcess(Flag, c.deadline.String(), c.folder)
+	if err != nil {
+		return nil, &gpu.Unavailable{
+			Cause:  gpu.DriverError,
+			Text:   fmt.Sprintf("cannot start the process that reads the devices: %v", err),
+			Remedy: "see whether this user may have more processes: ulimit -u",
+		}
+	}
+	c.running = p
+	go c.receive(p, out)
+	return p, nil
+}
+
+// startProcess starts this program as a child that the terminal does not end (Ctrl-C is for the command).
+func startProcess(args ...string) (*process, io.ReadCloser, error) {
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Args[0] = "gpuard"
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return &process{cmd: cmd, in: json.NewEncoder(in), waiting: map[int]chan answer{}, done: make(chan struct{})}, out, nil
+}
+
+// receive passes the answers of a child on until it ends, and then waits for its end, which may last: a process inside the
+// driver cannot be killed.
+func (c *Child) receive(p *process, out io.Reader) {
+	lines := bufio.NewScanner(out)
+	lines.Buffer(make([]byte, 64<<10), lineMost)
+	p.end = answer{Unavailable: &gpu.Unavailable{
+		Cause:  gpu.DriverError,
+		Text:   "cannot read the GPUs: the process that reads them has ended without an answer",
+		Remedy: "see what nvidia-smi says, and whether the kernel has killed it: sudo dmesg",
+	}}
+	for lines.Scan() {
+		var a answer
+		switch {
+		case json.Unmarshal(lines.Bytes(), &a) != nil: // cut off by a crash
+		case a.ID == 0 && a.Unavailable != nil:
+			p.end = a
+		default:
+			p.pass(a)
+		}
+	}
+	c.mu.Lock()
+	if c.running == p {
+		c.running = nil
+	}
+	if p.end.Unavailable.Cause == gpu.LibraryCrashed {
+		c.crash, c.crashed = p.end.Unavailable, time.Now()
+	}
+	c.mu.Unlock()
+	close(p.done)
+	_ = p.cmd.Wait()
+}
+
+// kill gives up a child that does not answer.
+func (c *Child) kill(p *process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running != p {
+		return
+	}
+	c.running = nil
+	c.killed++
+	_ = p.cmd.Process.Kill()
+	go func() {
+		<-p.done
+		c.mu.Lock()
+		c.killed--
+		c.mu.Unlock()
+	}()
+}
+
+// ask sends a request, and returns the channel of its answers, of which at most so many are kept.
+func (p *process) ask(r request, most int) (id int, answers <-chan answer) {
+	c := make(chan answer, most)
+	p.mu.Lock()
+	p.last++
+	r.ID = p.last
+	p.waiting[r.ID] = c
+	p.mu.Unlock()
+	p.send(r)
+	return r.ID, c
+}
+
+// send writes a request. If the child has ended, done says so.
+func (p *process) send(r request) {
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	_ = p.in.Encode(r)
+}
+
+func (p *process) forget(id int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.waiting, id)
+}
+
+// pass gives an answer to the caller that asked.
+func (p *process) pass(a answer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case p.waiting[a.ID] <- a: // a nil channel takes nothing
+	default:
+	}
+}

@@ -1,0 +1,117 @@
+package driverchild
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/gpu"
+)
+
+// server is the child.
+type server struct {
+	read   Reader
+	events Events
+	mu     sync.Mutex
+	out    *json.Encoder
+	listen map[int]context.CancelFunc
+}
+
+// Serve is the life of the child: it does what it is asked to on in, and answers on out, until in ends. It keeps none of
+// the files that its parent passes on to a command: a call that hangs would keep them, and with them a lease.
+func Serve(in io.Reader, out io.Writer, read Reader, events Events) error {
+	if err := closeInherited(); err != nil {
+		return err
+	}
+	s := &server{read: read, events: events, out: json.NewEncoder(out), listen: map[int]context.CancelFunc{}}
+	requests := json.NewDecoder(in)
+	for {
+		var r request
+		if err := requests.Decode(&r); err != nil {
+			return nil //nolint:nilerr // the parent has ended, and with it all that there was to do
+		}
+		s.start(r)
+	}
+}
+
+// closeInherited closes all files but the standard streams and those of the Go runtime (epoll(7), eventfd(2)), which may
+// have been made in any thread meanwhile.
+func closeInherited() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		target, gone := os.Readlink("/proc/self/fd/" + e.Name())
+		if err == nil && gone == nil && fd > 2 && !strings.HasPrefix(target, "anon_inode:") {
+			_ = unix.Close(fd)
+		}
+	}
+	return nil
+}
+
+// Crashed is the whole life of a child whose library has crashed before: it says so.
+func Crashed(out io.Writer, why *gpu.Unavailable) error {
+	if _, err := io.WriteString(out, "\n"); err != nil { // what was written when it crashed may have no end
+		return err
+	}
+	return json.NewEncoder(out).Encode(answer{Unavailable: why})
+}
+
+func (s *server) start(r request) {
+	switch {
+	case r.Stop:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if end := s.listen[r.ID]; end != nil {
+			end()
+		}
+	case r.Listen != nil:
+		ctx, end := context.WithCancel(context.Background())
+		s.mu.Lock()
+		s.listen[r.ID] = end
+		s.mu.Unlock()
+		go func() {
+			for e := range s.events(ctx, r.Listen) {
+				s.say(answer{ID: r.ID, Event: &e})
+			}
+			s.say(answer{ID: r.ID, Over: true})
+		}()
+	default:
+		go func() { s.say(s.reading(r)) }()
+	}
+}
+
+func (s *server) reading(r request) answer {
+	ctx := context.Background()
+	if r.Limit != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, *r.Limit)
+		defer cancel()
+	}
+	a := answer{ID: r.ID}
+	m, err := s.read(ctx, r.What)
+	switch {
+	case errors.As(err, &a.Unavailable):
+	case err != nil:
+		a.Error = err.Error()
+	default:
+		a.Machine = &m
+	}
+	return a
+}
+
+// say writes a line. Without a parent there is nothing to say, and the requests end, too.
+func (s *server) say(a answer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.out.Encode(a)
+}
