@@ -112,7 +112,7 @@ func TestEvictSleeping(t *testing.T) {
 	if len(rows) != 1 || rows[0].PID != notebook.Process.Pid || rows[0].Lease == "" || rows[0].Idle == nil || *rows[0].Idle < time.Second {
 		t.Errorf("%+v", rows)
 	}
-	if info, err := os.Stat(filepath.Join(r.state+".home", "gpuard", "seen.json")); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(atHome(r.state+".home", "seen"), "seen.json")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("what was seen: %v %v", info, err)
 	}
 }

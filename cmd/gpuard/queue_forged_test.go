@@ -27,7 +27,7 @@ func TestQueueForged(t *testing.T) {
 	program := l.forEverybody()
 	same(t, "root makes the folder of the leases", l.run("run", "-q", "--", "true").code, 0)
 	const ann, bob, cem = 41011, 41012, 41013
-	dir := func(uid int) string { return filepath.Join(l.state, fmt.Sprint("queue-", uid)) }
+	dir := func(uid int) string { return durable(l.state, uid, "queue") }
 	stolen := filepath.Join(l.marks, "stolen")
 	got := run(t, l.inside(ann, "env", program+" submit $PRIVATE -q --cpu --hold -- touch "+filepath.Join(l.marks, "ann")))
 	same(t, "ann: "+got.err, got.out, "1\n")

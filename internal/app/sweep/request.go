@@ -104,7 +104,7 @@ func Begin(host *machine.Host, q *Request, dir string, busy func()) (*Sweep, err
 func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
-		err = owned(dir)
+		err = checkOwn(dir, openPresent)
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &exit.Usage{Text: fmt.Sprintf("cannot resume %s: there is no such folder; ls -d gpuard-sweep-* shows those of this folder", dir)}
@@ -174,20 +174,14 @@ func folder(dir string) (string, error) {
 	if dir != "" {
 		dir, err := filepath.Abs(dir)
 		if err == nil {
-			err = guarded(dir)
-		}
-		if err == nil {
-			err = os.MkdirAll(dir, 0o700)
-		}
-		if err == nil {
-			err = owned(dir)
+			err = checkOwn(dir, sys.MakeOwn)
 		}
 		return dir, err
 	}
 	here, err := os.Getwd()
 	if err == nil {
-		if err := guarded(here); err != nil {
-			return "", err
+		if err := sys.Guarded(here); err != nil {
+			return "", &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: %v; name a folder of your own: --dir DIR", here, err)}
 		}
 	}
 	for n := 1; err == nil; n++ {
@@ -202,31 +196,23 @@ func folder(dir string) (string, error) {
 	return "", fmt.Errorf("cannot make a folder for the sweep: %w; name one that you can write: --dir DIR", err)
 }
 
-// owned refuses a folder that belongs to another user, or that another user could exchange: its commands are run.
-func owned(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
+// checkOwn opens or makes a folder, and refuses one that belongs to another user, or that another user could exchange: its
+// commands are run.
+func checkOwn(dir string, open func(path string, mode uint32) (*sys.Dir, error)) error {
+	own, err := open(dir, 0o700)
 	switch {
-	case !info.IsDir():
+	case errors.Is(err, os.ErrNotExist):
+		return err
+	case errors.Is(err, syscall.ENOTDIR):
 		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it is not a folder", dir)}
-	case ok && int(st.Uid) != os.Geteuid():
-		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it belongs to uid %d; name a folder of your own: --dir DIR", dir, st.Uid)}
-	case info.Mode().Perm()&0o022 != 0:
-		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: others may write there; chmod go-w %[1]s", dir)}
-	}
-	return guarded(dir)
-}
-
-// guarded refuses a folder, there already or not, that another user could exchange.
-func guarded(dir string) error {
-	if err := sys.Guarded(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+	case err != nil:
 		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: %v; name a folder of your own: --dir DIR", dir, err)}
 	}
-	return nil
+	return own.Close()
 }
+
+// openPresent opens a folder that has to be there.
+func openPresent(path string, _ uint32) (*sys.Dir, error) { return sys.OpenOwn(path) }
 
 func readRequest(dir string) (*Request, error) {
 	data, err := files.Named(filepath.Join(dir, requestFile), largest)
@@ -267,6 +253,9 @@ func (s *Sweep) write(busy func()) (err error) {
 	case err == nil && !old.same(s.Request):
 		return &exit.Usage{Text: fmt.Sprintf("cannot use %s: it is of another sweep (%s); name another folder, or resume that one: gpuard sweep --resume %[1]s", s.Dir, old.words())}
 	}
+	if err := s.takeHost(); err != nil {
+		return err
+	}
 	if s.Lock, err = journal.Lock(filepath.Join(s.Dir, lockFile), busy); err != nil {
 		return err
 	}
@@ -276,10 +265,10 @@ func (s *Sweep) write(busy func()) (err error) {
 	return journal.Replace(filepath.Join(s.Dir, requestFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(s.Request) })
 }
 
-// foreign: a folder that a sweep made has its lock first.
+// foreign: a folder that a sweep made has its host and its lock first.
 func foreign(entries []os.DirEntry) bool {
 	for _, e := range entries {
-		if e.Name() != lockFile && e.Name() != "runs" && !strings.HasPrefix(e.Name(), "."+requestFile) {
+		if e.Name() != lockFile && e.Name() != hostFile && e.Name() != "runs" && !strings.HasPrefix(e.Name(), "."+requestFile) {
 			return true
 		}
 	}
