@@ -49,10 +49,10 @@ func TestQueueForged(t *testing.T) {
 		}
 		run(t, l.inside(bob, "env", "rm -rf "+dir(bob)))
 	}
-	bobs("ln -s " + dir(ann) + " " + dir(bob))
+	bobs("(umask 077; mkdir -p " + filepath.Dir(dir(bob)) + ") && ln -s " + dir(ann) + " " + dir(bob))
 	bobs("mkdir -m 700 " + dir(bob) + " && ln -s " + dir(ann) + "/journal " + dir(bob) + "/journal")
 	for _, uid := range []int{cem} { // who has no queue yet
-		if got := run(t, l.inside(bob, "env", fmt.Sprintf("umask 0; mkdir %s && printf '%%s\\n' '%s' >%[1]s/journal", dir(uid), forged))); got.code != 0 {
+		if got := run(t, l.inside(bob, "env", fmt.Sprintf("umask 0; mkdir -p %s && printf '%%s\\n' '%s' >%[1]s/journal", dir(uid), forged))); got.code != 0 {
 			t.Fatalf("%+v", got)
 		}
 		for _, words := range []string{"queue", "submit $PRIVATE -q --cpu -- true", "wait 1"} {

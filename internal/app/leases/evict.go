@@ -103,7 +103,7 @@ func remembered(path string) (before sightings, folder *sys.Dir, err error) {
 	if path == "" {
 		return before, nil, errors.New("there is no home folder; set HOME or XDG_STATE_HOME")
 	}
-	if folder, err = sys.MakeOwn(path, 0o700); err != nil {
+	if folder, err = sys.OpenOwn(path, 0o700); err != nil {
 		return before, nil, err
 	}
 	text, err := files.Read(filepath.Join(path, seenFile))

@@ -70,7 +70,7 @@ func (h *Host) MakeDurable(name string) (string, error) {
 			return "", err
 		}
 	}
-	dir, err := sys.MakeOwn(path, 0o700)
+	dir, err := sys.OpenOwn(path, 0o700)
 	if err != nil {
 		return "", err
 	}
@@ -83,7 +83,7 @@ func (h *Host) OpenDurable(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir, err := sys.OpenOwn(path)
+	dir, err := sys.OpenOwn(path, 0)
 	if err != nil {
 		return "", err
 	}

@@ -29,7 +29,7 @@ func openDay(folder string) (*dayFile, []trend.Minute, error) {
 	if os.Geteuid() == 0 && strings.HasPrefix(folder, "/var/lib/") { // of the machine: all may see who used what, as in gpuard status
 		mode = 0o755
 	}
-	dir, err := sys.MakeOwn(folder, mode)
+	dir, err := sys.OpenOwn(folder, mode)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot keep the last day: %w", err)
 	}

@@ -61,7 +61,7 @@ func addJobs(list []HostJobs, name, folder string) []HostJobs {
 
 // countOpen is how many jobs of a queue have not ended. What cannot be read is none: it says nothing about this host.
 func countOpen(folder string) int {
-	dir, err := sys.OpenOwn(folder)
+	dir, err := sys.OpenOwn(folder, 0)
 	if err != nil {
 		return 0
 	}

@@ -81,7 +81,7 @@ func Keep(ctx context.Context, host *machine.Host, args []string) error {
 
 // checkOwn is an error unless the folder is this user's alone. Much may have happened since the queue was opened.
 func checkOwn(dir string) error {
-	own, err := sys.OpenOwn(dir)
+	own, err := sys.OpenOwn(dir, 0)
 	if err != nil {
 		return fmt.Errorf("cannot run the jobs of %s: %w", dir, err)
 	}

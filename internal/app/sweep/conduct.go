@@ -58,7 +58,7 @@ func (s *Sweep) tables() error {
 
 // Work is what the runner of the sweep in a folder does.
 func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, error) {
-	err := checkOwn(dir, openPresent) // much may have happened since the sweep was begun
+	err := checkOwn(dir, 0) // much may have happened since the sweep was begun
 	if err != nil {
 		return nil, err
 	}

@@ -35,14 +35,14 @@ func (s *Sweep) takeHost() error {
 	case err != nil:
 		return err
 	case string(text) != own:
-		return exit.Usagef("cannot use %s: it is a sweep of the host %s, where its runs may go on; resume it there: gpuard sweep --resume %[1]s, or when nothing of it runs there any more: rm %s",
+		return exit.Usagef("cannot use %s: it is a sweep of the host %s, where its runs may go on; resume it there: gpuard sweep --resume %[1]s, or when nothing of it runs there any more: rm %[3]s",
 			s.Dir, machine.NameOfHost(strings.TrimSpace(string(text))), path)
 	}
 	return nil
 }
 
 func (s *Sweep) writeHost(text string) error {
-	dir, err := sys.OpenOwn(s.Dir)
+	dir, err := sys.OpenOwn(s.Dir, 0)
 	if err != nil {
 		return err
 	}

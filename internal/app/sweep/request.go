@@ -104,7 +104,7 @@ func Begin(host *machine.Host, q *Request, dir string, busy func()) (*Sweep, err
 func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
-		err = checkOwn(dir, openPresent)
+		err = checkOwn(dir, 0)
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &exit.Usage{Text: fmt.Sprintf("cannot resume %s: there is no such folder; ls -d gpuard-sweep-* shows those of this folder", dir)}
@@ -174,19 +174,18 @@ func folder(dir string) (string, error) {
 	if dir != "" {
 		dir, err := filepath.Abs(dir)
 		if err == nil {
-			err = checkOwn(dir, sys.MakeOwn)
+			err = checkOwn(dir, 0o700)
 		}
 		return dir, err
 	}
 	here, err := os.Getwd()
-	if err == nil {
-		if err := sys.Guarded(here); err != nil {
-			return "", &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: %v; name a folder of your own: --dir DIR", here, err)}
-		}
-	}
 	for n := 1; err == nil; n++ {
 		dir = filepath.Join(here, fmt.Sprintf("gpuard-sweep-%d", n))
 		if err = os.Mkdir(dir, 0o700); err == nil {
+			if err := checkOwn(dir, 0); err != nil {
+				_ = syscall.Rmdir(dir)
+				return "", err
+			}
 			return dir, nil
 		}
 		if errors.Is(err, os.ErrExist) {
@@ -196,10 +195,10 @@ func folder(dir string) (string, error) {
 	return "", fmt.Errorf("cannot make a folder for the sweep: %w; name one that you can write: --dir DIR", err)
 }
 
-// checkOwn opens or makes a folder, and refuses one that belongs to another user, or that another user could exchange: its
-// commands are run.
-func checkOwn(dir string, open func(path string, mode uint32) (*sys.Dir, error)) error {
-	own, err := open(dir, 0o700)
+// checkOwn refuses a folder that belongs to another user, or that another user could exchange: its commands are run. With
+// a mode it is made where it is missing.
+func checkOwn(dir string, mode uint32) error {
+	own, err := sys.OpenOwn(dir, mode)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return err
@@ -210,9 +209,6 @@ func checkOwn(dir string, open func(path string, mode uint32) (*sys.Dir, error))
 	}
 	return own.Close()
 }
-
-// openPresent opens a folder that has to be there.
-func openPresent(path string, _ uint32) (*sys.Dir, error) { return sys.OpenOwn(path) }
 
 func readRequest(dir string) (*Request, error) {
 	data, err := files.Named(filepath.Join(dir, requestFile), largest)

@@ -28,7 +28,7 @@ const Patience = time.Second
 // missing, for their owner only. Of most bytes the older half goes. After an error the file may have a part of the line,
 // which is none of its lines.
 func Append(path string, line []byte, most int64) error {
-	dir, err := sys.MakeOwn(filepath.Dir(path), 0o700)
+	dir, err := sys.OpenOwn(filepath.Dir(path), 0o700)
 	if err == nil {
 		defer dir.Close() //nolint:errcheck // nothing is written through it
 		err = add(dir, filepath.Base(path), line, most)

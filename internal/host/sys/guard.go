@@ -11,25 +11,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Guarded is an error unless the folder at an absolute path stays where it is: each folder from the root to it belongs
-// to root or to the caller, and nobody else may rename what is in it. Where others may write, that takes the sticky bit,
-// which lets only the owner of an entry rename it.
-func Guarded(path string) error {
-	fd, err := walk(filepath.Clean(path), true, guard, 0)
-	if err == nil {
-		_ = unix.Close(fd)
-	}
-	return err
-}
-
-// OpenOwn opens a guarded folder in which nobody but the caller may write: what lies there is run, or believed.
-func OpenOwn(path string) (*Dir, error) { return openOwn(path, 0) }
-
-// MakeOwn is OpenOwn, and makes the folder, and those above it that are missing, as the umask leaves them. Each is made
-// in the folder that was checked, so that no link of another user leads away from it.
-func MakeOwn(path string, mode uint32) (*Dir, error) { return openOwn(path, mode) }
-
-func openOwn(path string, mode uint32) (*Dir, error) {
+// OpenOwn opens a folder in which nobody but the caller may write, and which no other user can exchange: each folder from
+// the root to it belongs to root or to the caller, and nobody else may rename what is in it. Where others may write,
+// that takes the sticky bit, which lets only the owner of an entry rename it. So its path may be used afterwards, for
+// what is run or believed. With a mode the folder, and those above it, are made where they are missing, as the umask
+// leaves them: each in the folder that was checked, so that no link of another user leads away from it.
+func OpenOwn(path string, mode uint32) (*Dir, error) {
 	path = filepath.Clean(path)
 	fd, err := walk(path, true, guard, mode)
 	if err != nil {

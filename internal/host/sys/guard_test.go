@@ -19,7 +19,14 @@ func TestGuarded(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "top")
 	state := filepath.Join(top, "state")
 	must(t, os.MkdirAll(state, 0o755))
-	if err := sys.Guarded(state); err != nil {
+	opened := func(path string) error {
+		dir, err := sys.OpenOwn(path, 0)
+		if err == nil {
+			err = dir.Close()
+		}
+		return err
+	}
+	if err := opened(state); err != nil {
 		t.Error(err)
 	}
 	const group = 4077 // of nobody
@@ -31,28 +38,28 @@ func TestGuarded(t *testing.T) {
 			continue
 		}
 		must(t, unix.Chmod(top, bits))
-		if err := sys.Guarded(state); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := opened(state); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("mode %o: %v", bits, err)
 		}
 	}
 	must(t, unix.Chmod(top, 0o755))
-	if err := sys.Guarded(state + "/none"); !errors.Is(err, unix.ENOENT) {
+	if err := opened(state + "/none"); !errors.Is(err, unix.ENOENT) {
 		t.Error(err)
 	}
 	if gate.Has(t, "root") {
 		must(t, os.Chown(top, mallory, mallory))
-		if err := sys.Guarded(state); err == nil || !strings.Contains(err.Error(), top+" belongs to uid 4003") {
+		if err := opened(state); err == nil || !strings.Contains(err.Error(), top+" belongs to uid 4003") {
 			t.Error(err)
 		}
 	}
 }
 
-// TestMakeOwn: the folder belongs to the caller alone, with those above it, and nothing is made where it would not.
-func TestMakeOwn(t *testing.T) {
+// TestOpenOwn: the folder belongs to the caller alone, with those above it, and nothing is made where it would not.
+func TestOpenOwn(t *testing.T) {
 	top := t.TempDir()
 	at := func(name string) string { return filepath.Join(top, name) }
 	make := func(path string) error {
-		dir, err := sys.MakeOwn(path, 0o700)
+		dir, err := sys.OpenOwn(path, 0o700)
 		if err == nil {
 			err = errors.Join(dir.Write("file", nil, 0o600), dir.Remove("file"), dir.Close())
 		}
@@ -78,14 +85,14 @@ func TestMakeOwn(t *testing.T) {
 	if _, err := os.Lstat(at("open/x")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("made all the same: %v", err)
 	}
-	if dir, err := sys.OpenOwn(at("none")); !errors.Is(err, os.ErrNotExist) {
+	if dir, err := sys.OpenOwn(at("none"), 0); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v, %v", dir, err)
 	}
 }
 
-// TestMakeOwnAmongOthers: not even root makes or opens anything behind a link or in a folder of another user, nor where
+// TestOpenOwnAmongOthers: not even root makes or opens anything behind a link or in a folder of another user, nor where
 // a group may write.
-func TestMakeOwnAmongOthers(t *testing.T) {
+func TestOpenOwnAmongOthers(t *testing.T) {
 	gate.Need(t, "root")
 	top := t.TempDir()
 	at := func(name string) string { return filepath.Join(top, name) }
@@ -95,7 +102,7 @@ func TestMakeOwnAmongOthers(t *testing.T) {
 		"sticky/link/queue": "is a symbolic link of uid 4003", "sticky/link": "is a symbolic link of uid 4003", "sticky/theirs/queue": "belongs to uid 4003", "sticky/theirs": "belongs to uid 4003",
 		"team/queue": "the group 4001 may write in " + at("team"),
 	} {
-		for name, by := range map[string]func() (*sys.Dir, error){"make": func() (*sys.Dir, error) { return sys.MakeOwn(at(path), 0o700) }, "open": func() (*sys.Dir, error) { return sys.OpenOwn(at(path)) }} {
+		for name, by := range map[string]func() (*sys.Dir, error){"make": func() (*sys.Dir, error) { return sys.OpenOwn(at(path), 0o700) }, "open": func() (*sys.Dir, error) { return sys.OpenOwn(at(path), 0) }} {
 			if dir, err := by(); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s %s: %v, %v", name, path, dir, err)
 			}

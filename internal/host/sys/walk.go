@@ -113,10 +113,11 @@ func (w *walker) step(name string) (link string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		err = unix.ENOTDIR
-	} else if w.judge != nil {
+	if w.judge != nil {
 		err = w.judge(path, &st)
+	}
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		err = unix.ENOTDIR
 	}
 	if err != nil {
 		_ = unix.Close(fd)
