@@ -47,6 +47,7 @@ func probes() []probe {
 		{"privileged", privileged, granted},
 		{"pidns", namespace("--pid", "--fork", "--mount-proc"), granted},
 		{"netns", namespace("--net"), granted},
+		{"timens", namespace("--time", "--boottime", "1000", "--fork"), granted},
 		{"userns", userNamespace, granted},
 		{"bwrap", bubblewrap, installed},
 		{"cgroup2", cgroup2, rare},

@@ -46,8 +46,10 @@ const hostsFolder = "hosts"
 // HostsFolder is the path of that folder.
 func (h *Host) HostsFolder() (string, error) {
 	own, _ := h.Env.Lookup("GPUARD_STATE")
-	home := h.StateHome()
+	home, err := h.StateHome(), h.Proc.CheckClock()
 	switch {
+	case err != nil: // whether a process of it lives could not be said
+		return "", err
 	case own != "" && !filepath.IsAbs(own):
 		return "", exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
 	case own != "":

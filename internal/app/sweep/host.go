@@ -19,6 +19,9 @@ const hostFile = "host"
 // takeHost refuses the sweep of another host, and makes one without a host this one's. What another scheduler started
 // has no host: it ends that itself before it goes on elsewhere.
 func (s *Sweep) takeHost() error {
+	if err := s.Host.Proc.CheckClock(); err != nil {
+		return err
+	}
 	own := s.Host.HostFolder() + "\n"
 	path := filepath.Join(s.Dir, hostFile)
 	text, err := sys.ReadSome(path, 256)
