@@ -110,6 +110,9 @@ func TestDurableAmongOthers(t *testing.T) {
 			t.Errorf("%s: %s, %v", name, path, err)
 		}
 	}
+	if note := h.EndedNote(); !strings.Contains(note, "leave no lines for gpuard history: the group 4077 may write in "+home) {
+		t.Error(note)
+	}
 	ours := filepath.Join(home, ".local/state/gpuard")
 	for path, want := range map[string]string{ours: "sudo rm -r " + ours, home: "set XDG_STATE_HOME to a folder of your own"} {
 		err := h.AdviseOwn(&sys.ForeignError{Path: path, UID: 4003})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -104,6 +105,22 @@ func (h *Host) users() string {
 		return ""
 	}
 	return path
+}
+
+// EndedNote says why this user's leases leave no lines, "" where they do.
+func (h *Host) EndedNote() string {
+	folder := h.endedFolder()
+	if folder == "" {
+		return ""
+	}
+	dir, err := sys.OpenOwn(folder, 0)
+	switch {
+	case err == nil:
+		_ = dir.Close()
+	case !errors.Is(err, os.ErrNotExist):
+		return fmt.Sprintf("your leases leave no lines for gpuard history: %v", h.AdviseOwn(err))
+	}
+	return ""
 }
 
 // EndedLeases are the leases of this user that have ended, of which there are lines; for root those of all users, as far
