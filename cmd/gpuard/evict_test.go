@@ -104,7 +104,7 @@ func TestEvictSleeping(t *testing.T) {
 		t.Errorf("a process with a lease is offered:\n%s", offered)
 	}
 	_ = unix.Kill(loose, unix.SIGKILL)
-	if got := r.evict(0, "--idle", "1s").Leftovers; len(got) != 0 {
+	if got := r.evict(0, "--idle", "5m").Leftovers; len(got) != 0 {
 		t.Errorf("one look says who sleeps: %+v", got)
 	}
 	eventually(t, "the notebook has slept for a second", func() bool { return len(r.evict(0, "--idle", "1s").Leftovers) > 0 })
