@@ -63,8 +63,9 @@ func layerTable() []layer {
 		{core + "service", []string{core + "gpu", core + "suggest", core + "job", core + "visible", core + "pick", core + "policy", core + "diagnostic", core + "shellquote"}},
 		{"internal/text/yamltree", []string{core + "*"}}, // YAML with places, for the formats that are written in it
 		{"internal/text/*", []string{core + "*", "internal/text/yamltree"}},
-		{"internal/host/sys", nil}, // what several of host repeat about the system
-		{"internal/host/*", []string{core + "*", "internal/host/sys"}},
+		{"internal/host/timens", nil},
+		{"internal/host/sys", []string{"internal/host/timens"}}, // what several of host repeat about the system
+		{"internal/host/*", []string{core + "*", "internal/host/sys", "internal/host/timens"}},
 		// app, from the lowest: what every use case shares, then the use cases, which do not know each other but for
 		// those named
 		{app + "exit", []string{core + "*", "internal/host/*"}},

@@ -37,7 +37,7 @@ func (l *leaser) cmd(args ...string) *exec.Cmd {
 
 func (l *leaser) run(args ...string) result { l.t.Helper(); return run(l.t, l.cmd(args...)) }
 
-func (l *leaser) folder() string { return filepath.Join(l.state, fmt.Sprint("history-", os.Geteuid())) }
+func (l *leaser) folder() string { return durable(l.state, os.Geteuid(), "history") }
 
 // ended are the lines that are there; each must be whole.
 func (l *leaser) ended() (list []trend.Ended) {

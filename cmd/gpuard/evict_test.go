@@ -105,7 +105,7 @@ func TestEvictSleeping(t *testing.T) {
 		t.Errorf("a process with a lease is offered:\n%s", offered)
 	}
 	_ = unix.Kill(loose, unix.SIGKILL)
-	if got := r.evict(0, "--idle", "1s").Leftovers; len(got) != 0 {
+	if got := r.evict(0, "--idle", "5m").Leftovers; len(got) != 0 {
 		t.Errorf("one look says who sleeps: %+v", got)
 	}
 	eventually(t, "the notebook has slept for a second", func() bool { return len(r.evict(0, "--idle", "1s").Leftovers) > 0 })
@@ -113,7 +113,7 @@ func TestEvictSleeping(t *testing.T) {
 	if len(rows) != 1 || rows[0].PID != notebook.Process.Pid || rows[0].Lease == "" || rows[0].Idle == nil || *rows[0].Idle < time.Second {
 		t.Errorf("%+v", rows)
 	}
-	if info, err := os.Stat(filepath.Join(r.state+".home", "gpuard", "seen.json")); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(atHome(r.state+".home", "seen"), "seen.json")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("what was seen: %v %v", info, err)
 	}
 }

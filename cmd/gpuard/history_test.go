@@ -39,7 +39,7 @@ func TestHistoryChart(t *testing.T) {
 	for i := range 2 {
 		same(t, "run", r.run("run", "-q", "--device", fmt.Sprint(i), "--", "sleep", "0.2").code, 0)
 	}
-	ended := filepath.Join(r.state, fmt.Sprint("history-", os.Geteuid()), "leases-ended")
+	ended := filepath.Join(durable(r.state, os.Geteuid(), "history"), "leases-ended")
 	eventually(t, "both have left a line", func() bool { text, _ := os.ReadFile(ended); return bytes.Count(text, []byte("\n")) == 2 })
 	svg, picture := filepath.Join(dir, "use.svg"), filepath.Join(dir, "use.png")
 	writeFile(t, svg, "old", 0)
@@ -98,7 +98,7 @@ func TestServeHistory(t *testing.T) {
 	_, _ = job.Process.Kill(), job.Wait()
 	both := func() int {
 		n := 0
-		for _, path := range []string{filepath.Join(r.state, fmt.Sprint("history-", os.Geteuid())), filepath.Join(strings.TrimPrefix(r.env[len(r.env)-1], "XDG_STATE_HOME="), "gpuard", "serve")} {
+		for _, path := range []string{durable(r.state, os.Geteuid(), "history"), atHome(strings.TrimPrefix(r.env[len(r.env)-1], "XDG_STATE_HOME="), "serve")} {
 			text, _ := os.ReadFile(filepath.Join(path, "leases-ended"))
 			n += bytes.Count(text, []byte(`"`+lease+`"`))
 		}

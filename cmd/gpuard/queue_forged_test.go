@@ -27,7 +27,7 @@ func TestQueueForged(t *testing.T) {
 	program := l.forEverybody()
 	same(t, "root makes the folder of the leases", l.run("run", "-q", "--", "true").code, 0)
 	const ann, bob, cem = 41011, 41012, 41013
-	dir := func(uid int) string { return filepath.Join(l.state, fmt.Sprint("queue-", uid)) }
+	dir := func(uid int) string { return durable(l.state, uid, "queue") }
 	stolen := filepath.Join(l.marks, "stolen")
 	got := run(t, l.inside(ann, "env", program+" submit $PRIVATE -q --cpu --hold -- touch "+filepath.Join(l.marks, "ann")))
 	same(t, "ann: "+got.err, got.out, "1\n")
@@ -49,10 +49,10 @@ func TestQueueForged(t *testing.T) {
 		}
 		run(t, l.inside(bob, "env", "rm -rf "+dir(bob)))
 	}
-	bobs("ln -s " + dir(ann) + " " + dir(bob))
+	bobs("(umask 077; mkdir -p " + filepath.Dir(dir(bob)) + ") && ln -s " + dir(ann) + " " + dir(bob))
 	bobs("mkdir -m 700 " + dir(bob) + " && ln -s " + dir(ann) + "/journal " + dir(bob) + "/journal")
 	for _, uid := range []int{cem} { // who has no queue yet
-		if got := run(t, l.inside(bob, "env", fmt.Sprintf("umask 0; mkdir %s && printf '%%s\\n' '%s' >%[1]s/journal", dir(uid), forged))); got.code != 0 {
+		if got := run(t, l.inside(bob, "env", fmt.Sprintf("umask 0; mkdir -p %s && printf '%%s\\n' '%s' >%[1]s/journal", dir(uid), forged))); got.code != 0 {
 			t.Fatalf("%+v", got)
 		}
 		for _, words := range []string{"queue", "submit $PRIVATE -q --cpu -- true", "wait 1"} {

@@ -46,7 +46,7 @@ func newJobLine(t *testing.T, n int) *jobLine {
 	return l
 }
 
-func (l *jobLine) dir() string { return filepath.Join(l.state, fmt.Sprint("queue-", os.Geteuid())) }
+func (l *jobLine) dir() string { return durable(l.state, os.Geteuid(), "queue") }
 
 // processes are those with this first argument that keep this queue.
 func (l *jobLine) processes(flag string) (pids []int) {
@@ -247,7 +247,7 @@ func TestQueueUsers(t *testing.T) {
 			t.Errorf("the third job of uid %s started before the first of another:\n%s", last[0], text)
 		}
 	}
-	own := filepath.Join(l.state, fmt.Sprint("queue-", users[0]))
+	own := durable(l.state, int(users[0]), "queue")
 	for _, script := range []string{"cat " + own + "/journal", "ls " + own, "echo x >> " + own + "/journal", "mv " + own + " " + own + "2", "cat " + own + "/env/*", "cat " + own + "/jobs/1/log"} {
 		if got := run(t, l.inside(users[1], "env", script+" 2>/dev/null")); got.code == 0 || got.out != "" {
 			t.Errorf("another user can %s: %q", script, got.out)

@@ -121,7 +121,7 @@ func TestServeLong(t *testing.T) {
 	if late := memory(); late > early+early/2+4096 {
 		t.Errorf("it grew from %d to %d KiB", early, late)
 	}
-	if info, err := os.Stat(filepath.Join(state, "gpuard", "serve", "day")); err != nil || info.Size() > 2*24*60*200*2 {
+	if info, err := os.Stat(filepath.Join(atHome(state, "serve"), "day")); err != nil || info.Size() > 2*24*60*200*2 {
 		t.Errorf("the file of the last day: %v, %v", info, err)
 	}
 	var day struct {

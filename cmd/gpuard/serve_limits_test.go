@@ -33,7 +33,7 @@ func TestServeUnread(t *testing.T) {
 	r := newRack(t, a100s(8)...)
 	state := t.TempDir()
 	r.env = append(r.env, "XDG_STATE_HOME="+state)
-	folder := filepath.Join(state, "gpuard", "serve")
+	folder := atHome(state, "serve")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
 	}

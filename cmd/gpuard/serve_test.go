@@ -33,7 +33,7 @@ func (r *rack) view(args ...string) *exec.Cmd {
 	r.t.Helper()
 	cmd := r.cmd(args...)
 	if !slices.ContainsFunc(r.env, func(pair string) bool { return strings.HasPrefix(pair, "SITE=") }) {
-		cmd.Env = append(cmd.Env, "SITE="+r.t.TempDir())
+		cmd.Env = append(cmd.Env, "SITE="+sameHost(r.t))
 	}
 	cmd.Env = append(cmd.Env, "PATH="+buildView(r.t)+":"+os.Getenv("PATH"))
 	return cmd

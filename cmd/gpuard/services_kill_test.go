@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -245,10 +246,10 @@ func TestServicesHurry(t *testing.T) {
 func TestServicesFolder(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:1xL4", "services:\n  one: {command: [alone], cpu: true}\n")
-	if err := os.Mkdir(c.state, 0o700); err != nil {
+	top := durable(c.state, os.Geteuid(), "projects")
+	if err := os.MkdirAll(filepath.Dir(top), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	top := fmt.Sprintf("%s/projects-%d", c.state, os.Geteuid())
 	if err := os.Symlink(t.TempDir(), top); err != nil {
 		t.Fatal(err)
 	}

@@ -45,6 +45,8 @@ func mountings() []mounts {
 		{name: "PrivateTmp, with the machine's folder", script: apartSlave + `mkdir -p $PARENT/../systemd-private-x/tmp/state && mount --bind $STATE $PARENT/../systemd-private-x/tmp/state && mount --rbind $PARENT/../systemd-private-x/tmp $PARENT && ` + asBob + `$GO"; exit $?'`},
 		{name: "a user's own mounts", script: asBob + `unshare --map-current-user --mount $GO`, gates: []string{"userns"}},
 		{name: "a user's own folder above", script: asBob + `unshare --map-root-user --mount sh -c 'mount -t tmpfs none $PARENT && exec $GO'`, gates: []string{"userns"}, private: "$PARENT was mounted in here by uid 1"},
+		{name: "a user's own folder in its place", script: `mkdir -p $PARENT/../own && cp -a $STATE/. $PARENT/../own && chown -R 1 $PARENT/../own && chmod 1777 $PARENT/../own && ` + asBob + `unshare --map-root-user --mount sh -c 'mount --bind $PARENT/../own $STATE && exec $GO'`, gates: []string{"userns"}, doubt: true},
+		{name: "the machine's folder in its place", script: asBob + `unshare --map-root-user --mount sh -c 'mount --bind $STATE $STATE && exec $GO'`, gates: []string{"userns"}},
 		{name: "bubblewrap", script: asBob + `bwrap --dev-bind / / $GO`, gates: []string{"bwrap"}},
 		{name: "bubblewrap with a folder above of its own", script: asBob + `bwrap --dev-bind / / --tmpfs $PARENT $GO`, gates: []string{"bwrap"}, private: "$PARENT was mounted in here by uid 1"},
 		{name: "bubblewrap with the machine's folder", script: asBob + `bwrap --dev-bind / / --tmpfs $PARENT --bind $STATE $STATE $GO`, gates: []string{"bwrap"}},

@@ -50,9 +50,9 @@ func TestSquatted(t *testing.T) {
 		home  bool // the state is in the home folder
 		says  []string
 	}{
-		"projects, a folder":       {folder, true, false, []string{"it belongs to " + name + ", not to you; ask them or root to remove it (sudo rm -r ", "or set GPUARD_STATE to a folder of your own, or unset it"}},
-		"projects, a file":         {file, true, false, []string{"it belongs to " + name}},
-		"projects, at home":        {folder, true, true, []string{"it belongs to " + name, "or set XDG_STATE_HOME to a folder of your own"}},
+		"projects, a folder":       {folder, true, false, []string{" belongs to " + name + ", not to you; ask them or root to remove it (sudo rm -r ", "or set GPUARD_STATE to a folder of your own, or unset it"}},
+		"projects, a file":         {file, true, false, []string{" belongs to " + name}},
+		"projects, at home":        {folder, true, true, []string{" belongs to " + name, "or set XDG_STATE_HOME to a folder of your own"}},
 		"leases of a machine":      {file, false, false, []string{"it is not a folder (it belongs to uid 1); ask its owner or root to remove it: sudo rm -r "}},
 		"leases, a strange folder": {folder, false, false, []string{"it is not a gpuard state folder (it belongs to uid 1); ask its owner or root to remove it when it is not needed any more: sudo rm -r "}},
 	} {
@@ -63,12 +63,12 @@ func TestSquatted(t *testing.T) {
 			g.plant(here, ran(here), alice, alice, 0o644)
 			home := g.folder("home", alice, alice, 0o755)
 			env := []string{"HOME=" + home}
-			path := filepath.Join(g.state, fmt.Sprintf("projects-%d", alice))
+			path := filepath.Join(g.state, fmt.Sprintf("user-%d", alice))
 			ask := func() result { return g.up(alice, here, env) }
 			switch {
 			case c.home:
 				env = append(env, "GPUARD_STATE=", "XDG_STATE_HOME="+home)
-				path = filepath.Join(g.folder("home/gpuard", alice, alice, 0o755), "projects")
+				path = filepath.Join(g.folder("home/gpuard", alice, alice, 0o755), "hosts")
 			case !c.up:
 				ask = func() result {
 					cmd := as(alice, program(t, g.state, env, "run", "--machine", "demo:1xL4", "--no-wait", "--", "true"))

@@ -63,6 +63,7 @@ func probes() []probe {
 		{"privileged", privileged, granted},
 		{"pidns", namespace("--pid", "--fork", "--mount-proc"), granted},
 		{"netns", namespace("--net"), granted},
+		{"timens", namespace("--time", "--boottime", "1000", "--fork"), granted},
 		{"userns", userNamespace, granted},
 		{"bwrap", both(program("bwrap --version"), bubblewrap), installed},
 		{"cgroup2", cgroup2, rare},

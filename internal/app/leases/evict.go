@@ -80,36 +80,45 @@ func sight(host *machine.Host, m gpu.Machine) ([]leftover.Sighting, error) {
 	if err != nil {
 		return nil, err
 	}
-	home := host.StateHome()
-	var before sightings
-	path := filepath.Join(home, "seen.json")
-	// Under sudo, HOME may be another user's, and this file decides which processes may be ended.
-	if text, err := files.Read(path); home == "" || err != nil || !text.OwnedBy(uint32(os.Geteuid())) || json.Unmarshal(text.Content, &before) != nil || before.Boot != boot {
+	before, folder, err := remembered(host.HomePath("seen"))
+	if before.Boot != boot {
 		before = sightings{}
 	}
 	after := sightings{boot, leftover.Look(before.Seen, m, cpu, now)}
-	if home == "" {
-		return after.Seen, errors.New("how long processes sleep is not remembered: there is no home folder; set HOME or XDG_STATE_HOME")
-	}
-	return after.Seen, remember(host, path, after)
-}
-
-func remember(host *machine.Host, path string, s sightings) error {
-	data, err := json.Marshal(s)
 	if err == nil {
-		err = sys.MkdirAll(filepath.Dir(path), 0o700)
-	}
-	if err == nil {
-		var dir *sys.Dir
-		if dir, err = sys.Follow(filepath.Dir(path)); err == nil {
-			err = dir.Replace(filepath.Base(path), data, 0o600)
-			_ = dir.Close()
-		}
+		defer folder.Close() //nolint:errcheck // nothing is written through it
+		err = remember(folder, after)
 	}
 	if err != nil {
-		return fmt.Errorf("how long processes sleep is not remembered: %w", err)
+		return after.Seen, fmt.Errorf("how long processes sleep is not remembered: %w", err)
 	}
-	return nil
+	return after.Seen, nil
+}
+
+// seenFile is in a folder of its own. It decides which processes may be ended, and under sudo HOME may be another
+// user's.
+const seenFile = "seen.json"
+
+func remembered(path string) (before sightings, folder *sys.Dir, err error) {
+	if path == "" {
+		return before, nil, errors.New("there is no home folder; set HOME or XDG_STATE_HOME")
+	}
+	if folder, err = sys.OpenOwn(path, 0o700); err != nil {
+		return before, nil, err
+	}
+	text, err := files.Read(filepath.Join(path, seenFile))
+	if err != nil || !text.OwnedBy(uint32(os.Geteuid())) || json.Unmarshal(text.Content, &before) != nil {
+		before = sightings{}
+	}
+	return before, folder, nil
+}
+
+func remember(folder *sys.Dir, s sightings) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return folder.Replace(seenFile, data, 0o600)
 }
 
 // Evict asks leftover processes to end, waits, and with force kills those that stay. It ends only the caller's own

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,8 +21,9 @@ import (
 
 // Each lease that has ended leaves a line in a file of its owner: about 400 bytes, so some 20,000 leases.
 const (
-	endedFile = "leases-ended"
-	endedSize = 8 << 20
+	endedFile     = "leases-ended"
+	endedSize     = 8 << 20
+	historyFolder = "history" // of DurablePath
 )
 
 // UsersFolder is where each user has a folder named by the uid, on a machine that root has set up. All users may make
@@ -66,14 +68,15 @@ func (h *Host) endedPath(leases string) string {
 
 // endedFolder is beside the queue of this user; on a machine that root has set up, it is where root finds that of all.
 func (h *Host) endedFolder() string {
-	uid := fmt.Sprint(os.Geteuid())
-	if own, _ := h.Env.Lookup("GPUARD_STATE"); filepath.IsAbs(own) {
-		return filepath.Join(own, "history-"+uid)
+	own, _ := h.Env.Lookup("GPUARD_STATE")
+	if users := h.users(); users != "" && own == "" {
+		return filepath.Join(users, fmt.Sprint(os.Geteuid()))
 	}
-	if users := h.users(); users != "" {
-		return filepath.Join(users, uid)
+	path, err := h.DurablePath(historyFolder)
+	if err != nil {
+		return ""
 	}
-	return h.StateHome()
+	return path
 }
 
 // baseThere reports whether the folder is there below which a user's files lie.
@@ -104,6 +107,22 @@ func (h *Host) users() string {
 	return path
 }
 
+// EndedNote says why this user's leases leave no lines, "" where they do.
+func (h *Host) EndedNote() string {
+	folder := h.endedFolder()
+	if folder == "" {
+		return ""
+	}
+	dir, err := sys.OpenOwn(folder, 0)
+	switch {
+	case err == nil:
+		_ = dir.Close()
+	case !errors.Is(err, os.ErrNotExist):
+		return fmt.Sprintf("your leases leave no lines for gpuard history: %v", h.AdviseOwn(err))
+	}
+	return ""
+}
+
 // EndedLeases are the leases of this user that have ended, of which there are lines; for root those of all users, as far
 // as their lines lie where root finds them.
 func (h *Host) EndedLeases(ctx context.Context) ([]trend.Ended, error) {
@@ -126,7 +145,9 @@ func (h *Host) EndedLeases(ctx context.Context) ([]trend.Ended, error) {
 	list := h.readEnded(filepath.Dir(path), filepath.Base(path), own)
 	users := h.users()
 	if users != "" && strings.HasPrefix(path, users+"/") { // and those from before root has set the machine up
-		list = append(list, h.readEnded(h.StateHome(), filepath.Base(path), own)...)
+		if before, err := h.DurablePath(historyFolder); err == nil {
+			list = append(list, h.readEnded(before, filepath.Base(path), own)...)
+		}
 	}
 	if own != 0 || users == "" || !h.Hardware() {
 		return list, nil

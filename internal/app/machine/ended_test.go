@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"gpuard/internal/gate"
@@ -23,6 +24,16 @@ func newLines(t *testing.T) *lines {
 	t.Helper()
 	root := t.TempDir()
 	return &lines{t, root, &Host{Root: root, Run: root, Tmp: root, Proc: proc.New("/proc"), Env: []string{"HOME=" + root}}}
+}
+
+// history is where the lines of the caller lie.
+func (l *lines) history() string {
+	l.t.Helper()
+	path, err := l.host.DurablePath(historyFolder)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return strings.TrimPrefix(path, l.root)
 }
 
 // write makes a user's file in a folder of that user.
@@ -62,7 +73,7 @@ func (l *lines) want(want ...string) {
 func TestEndedLeases(t *testing.T) {
 	l := newLines(t)
 	l.want()
-	l.write(".local/state/gpuard", os.Geteuid(), "{\"lease\":\"home\"}\n\nnoise\n{\"lease\":\"cu")
+	l.write(l.history(), os.Geteuid(), "{\"lease\":\"home\"}\n\nnoise\n{\"lease\":\"cu")
 	l.want(fmt.Sprintf("home of %d", os.Geteuid()))
 }
 
@@ -71,7 +82,7 @@ func TestEndedLeases(t *testing.T) {
 func TestEndedLeasesOfAll(t *testing.T) {
 	gate.Need(t, "root")
 	l := newLines(t)
-	l.write(".local/state/gpuard", 0, "{\"lease\":\"home\"}\n")
+	l.write(l.history(), 0, "{\"lease\":\"home\"}\n")
 	l.write("var/lib/gpuard/users/0", 0, "{\"lease\":\"root\",\"uid\":0}\n{\"lease\":\"swept\",\"uid\":4321}\n")
 	l.write("var/lib/gpuard/users/1234", 1234, "{\"lease\":\"ann\",\"uid\":0,\"user\":\"root\"}\n")
 	l.write("var/lib/gpuard/users/1236", 1234, "{\"lease\":\"taken\"}\n")

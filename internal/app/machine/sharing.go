@@ -16,6 +16,9 @@ import (
 // CheckShared refuses a place where leases of other users cannot be seen, or not be told from the caller's own: in a
 // container or with a private /run the same GPU would be leased twice.
 func (h *Host) CheckShared(path string) error {
+	if err := h.Proc.CheckClock(); err != nil {
+		return fmt.Errorf("cannot lease a GPU here: %w", err)
+	}
 	if err := store.Anonymous(); err != nil || h.PrivateState {
 		return err
 	}
@@ -39,7 +42,7 @@ func (h *Host) SharingNote(path string) string {
 		"twice: mount the host's %[1]s here, or use --private-state if no other user uses these GPUs", path)
 }
 
-// sight says whether the machine's other users see the folder path. A mount at the folder itself was made on purpose.
+// sight says whether the machine's other users see the folder path.
 func (h *Host) sight(path string) (s space.Sight, why string, err error) {
 	initial, err := h.Proc.InitialPIDNamespace()
 	switch {
@@ -48,8 +51,8 @@ func (h *Host) sight(path string) (s space.Sight, why string, err error) {
 	case !initial && h.wsl():
 		return space.Common, "", nil
 	case !initial:
-		if mounted, err := h.Proc.MountPoint(path); err == nil && mounted {
-			return space.Common, "", nil
+		if s, mounted := h.Proc.MountSight(path); mounted {
+			return s, "", nil
 		}
 		return space.Private, "this is a container or a private PID namespace", nil
 	}

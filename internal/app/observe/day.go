@@ -29,9 +29,11 @@ func openDay(folder string) (*dayFile, []trend.Minute, error) {
 	if os.Geteuid() == 0 && strings.HasPrefix(folder, "/var/lib/") { // of the machine: all may see who used what, as in gpuard status
 		mode = 0o755
 	}
-	if err := sys.MkdirAll(folder, mode); err != nil {
+	dir, err := sys.OpenOwn(folder, mode)
+	if err != nil {
 		return nil, nil, fmt.Errorf("cannot keep the last day: %w", err)
 	}
+	_ = dir.Close()
 	d := &dayFile{path: filepath.Join(folder, "day")}
 	file, err := sys.OpenFile(d.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {

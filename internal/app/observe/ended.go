@@ -123,10 +123,10 @@ func Folder(host *machine.Host) string {
 	if folder, _ := host.Env.Lookup("STATE_DIRECTORY"); filepath.IsAbs(folder) && host.Hardware() { // by StateDirectory= of systemd
 		return folder
 	}
-	if home := host.StateHome(); home != "" && host.Hardware() {
-		return filepath.Join(home, "serve")
+	if !host.Hardware() {
+		return ""
 	}
-	return ""
+	return host.HomePath("serve")
 }
 
 // Leases are those of this machine that have ended: of this user (of root: of all users) by the lines that they left, and

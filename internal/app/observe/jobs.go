@@ -30,21 +30,11 @@ func openJobs(folder string) (*jobMap, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the folder for dcgm-exporter: %w", err)
 	}
-	if err := sys.Guarded(folder); err != nil {
-		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)
-	}
-	place, err := sys.Follow(folder)
+	place, err := sys.OpenOwn(folder, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)
 	}
 	defer place.Close() //nolint:errcheck // opened for its place
-	st, err := place.Status()
-	if err != nil {
-		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)
-	}
-	if st.Mode&0o022 != 0 {
-		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: other users can change %s; chmod go-w %[1]s", folder)
-	}
 	dir, err := place.Dir(".")
 	if err != nil {
 		return nil, fmt.Errorf("cannot write the jobs for dcgm-exporter: %w", err)

@@ -33,7 +33,7 @@ const stale = 30 * 24 * time.Hour
 
 // removeOld removes the queues of allocations that are over for long, beside the one in dir.
 func removeOld(dir string) {
-	found, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), "queue*-slurm-*"))
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(dir), queueFolder+"-slurm-*"))
 	for _, path := range found {
 		info, err := os.Stat(filepath.Join(path, journalFile))
 		if path != dir && err == nil && time.Since(info.ModTime()) > stale && !journal.Locked(filepath.Join(path, lockFile)) {

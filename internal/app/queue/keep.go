@@ -40,6 +40,9 @@ func Keep(ctx context.Context, host *machine.Host, args []string) error {
 		return errors.New("cannot keep a queue by hand: gpuard submit starts its keeper itself")
 	}
 	dir := args[0]
+	if err := checkOwn(dir); err != nil {
+		return err
+	}
 	lock, err := journal.TryLock(filepath.Join(dir, lockFile))
 	if err != nil || lock == nil {
 		return err
@@ -70,6 +73,7 @@ func Keep(ctx context.Context, host *machine.Host, args []string) error {
 				return err
 			}
 			over = true
+			settle(dir, f.State, f.Journal.Offset())
 			return f.Lock.Close()
 		})
 		if err != nil || over {
@@ -78,8 +82,20 @@ func Keep(ctx context.Context, host *machine.Host, args []string) error {
 	}
 }
 
+// checkOwn is an error unless the folder is this user's alone. Much may have happened since the queue was opened.
+func checkOwn(dir string) error {
+	own, err := sys.OpenOwn(dir, 0)
+	if err != nil {
+		return fmt.Errorf("cannot run the jobs of %s: %w", dir, err)
+	}
+	return own.Close()
+}
+
 // Work is what the runner of a queue does.
 func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, error) {
+	if err := checkOwn(dir); err != nil {
+		return nil, err
+	}
 	w := &runs.Work{State: record.NewQueue(), Grace: grace, Each: true}
 	var err error
 	if w.Journal, err = journal.Open(filepath.Join(dir, journalFile)); err == nil {

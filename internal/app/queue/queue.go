@@ -69,18 +69,11 @@ const (
 // Folder is where the queue of this user is. In a job of another scheduler it is one of that job on this node: what runs
 // its jobs is inside of the allocation then, and ends with it.
 func Folder(host *machine.Host) (string, error) {
-	own, _ := host.Env.Lookup("GPUARD_STATE")
-	home, inside := host.StateHome(), allocated(host.Env)
-	switch {
-	case own != "" && !filepath.IsAbs(own):
-		return "", exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
-	case own != "":
-		return filepath.Join(own, fmt.Sprint("queue-", os.Geteuid(), inside)), nil
-	case home == "":
-		return "", exit.Usagef("cannot find a folder for the queue: set HOME or GPUARD_STATE")
-	}
-	return filepath.Join(home, "queue"+inside), nil
+	return host.DurablePath(queueFolder + allocated(host.Env))
 }
+
+// queueFolder begins the name of the folder of a queue (machine.DurablePath).
+const queueFolder = "queue"
 
 // Open opens the queue of this user. Without create, nil and no error means that there is none.
 func Open(host *machine.Host, create bool) (*Queue, error) {
@@ -88,18 +81,20 @@ func Open(host *machine.Host, create bool) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	name := filepath.Base(dir)
+	get := host.OpenDurable
 	if create {
-		if err = host.MakeParents(filepath.Dir(dir)); err == nil {
-			err = sys.MkdirAll(filepath.Join(dir, envFolder), 0o700)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("cannot make the folder of the queue: %w", err)
-		}
+		get = host.MakeDurable
 	}
-	if err := sys.Guarded(dir); errors.Is(err, os.ErrNotExist) && !create {
+	_, err = get(name)
+	if err == nil && create {
+		_, err = get(filepath.Join(name, envFolder))
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist) && !create:
 		return nil, nil //nolint:nilnil // an empty queue
-	} else if err != nil {
-		return nil, exit.Usagef("cannot use %s for the queue: %v; its jobs are run, so it has to be yours alone", dir, err)
+	case err != nil:
+		return nil, exit.Usagef("cannot use %s for the queue: %v; its jobs are run, so it has to be yours alone", dir, host.AdviseOwn(err))
 	}
 	if create && allocated(host.Env) != "" {
 		removeOld(dir)

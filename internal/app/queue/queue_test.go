@@ -211,7 +211,7 @@ func FuzzJournal(f *testing.F) {
 // TestQueueOfAllocation: in a Slurm job the queue is one of that job on this node; those that are over for long are
 // removed, and the user's own is not.
 func TestQueueOfAllocation(t *testing.T) {
-	state := t.TempDir()
+	state, top := t.TempDir(), ""
 	open := func(env ...string) string {
 		t.Helper()
 		q, err := Open(&machine.Host{Env: append(env, "XDG_STATE_HOME="+state)}, true)
@@ -219,6 +219,7 @@ func TestQueueOfAllocation(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer q.Close()
+		top = filepath.Dir(q.Dir)
 		return filepath.Base(q.Dir)
 	}
 	own := open()
@@ -229,13 +230,13 @@ func TestQueueOfAllocation(t *testing.T) {
 	}
 	old := time.Now().Add(-2 * stale)
 	for _, name := range []string{own, first} {
-		if err := os.Chtimes(filepath.Join(state, "gpuard", name, journalFile), old, old); err != nil {
+		if err := os.Chtimes(filepath.Join(top, name, journalFile), old, old); err != nil {
 			t.Fatal(err)
 		}
 	}
 	open("SLURM_JOB_ID=9", "SLURMD_NODENAME=n1")
 	for name, stays := range map[string]bool{own: true, first: false, second: true} {
-		if _, err := os.Stat(filepath.Join(state, "gpuard", name)); (err == nil) != stays {
+		if _, err := os.Stat(filepath.Join(top, name)); (err == nil) != stays {
 			t.Errorf("%s stays: %v", name, err == nil)
 		}
 	}

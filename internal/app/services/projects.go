@@ -8,46 +8,29 @@ import (
 	"path/filepath"
 
 	"gpuard/internal/app/claim"
-	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/registry"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/service"
 	"gpuard/internal/host/project"
-	"gpuard/internal/host/sys"
 )
 
-// folderOfProjects is the folder below which the folders of this user's projects lie. With create the one above it is
-// made where it is missing.
-func folderOfProjects(host *machine.Host, create bool) (path string, err error) {
-	own, _ := host.Env.Lookup("GPUARD_STATE")
-	home := host.StateHome()
-	switch {
-	case own != "" && !filepath.IsAbs(own):
-		return "", exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
-	case own != "":
-		path = filepath.Join(own, fmt.Sprint("projects-", os.Geteuid()))
-	case home != "":
-		path = filepath.Join(home, "projects")
-	default:
-		return "", exit.Usagef("cannot find a folder for the state of projects: set HOME or GPUARD_STATE")
-	}
-	if create {
-		err = host.MakeParents(filepath.Dir(path))
-	}
-	if own != "" && err == nil {
-		err = guarded(own)
-	}
-	return path, err
-}
+// projectsFolder is the name of the folder below which the folders of this user's projects lie (machine.DurablePath).
+const projectsFolder = "projects"
 
-// guarded refuses a folder that another user could exchange for another: commands are started from what lies in it.
-func guarded(own string) error {
-	err := sys.Guarded(own)
-	if err == nil || errors.Is(err, os.ErrNotExist) {
-		return nil
+// folderOfProjects is that folder; with create it is made where it is missing.
+func folderOfProjects(host *machine.Host, create bool) (path string, err error) {
+	if path, err = host.DurablePath(projectsFolder); err != nil {
+		return "", err
 	}
-	return fmt.Errorf("cannot keep projects in GPUARD_STATE=%s: %w; set it to a folder of your own, or unset it", own, err)
+	get := host.OpenDurable
+	if create {
+		get = host.MakeDurable
+	}
+	if _, err = get(projectsFolder); err != nil && (create || !errors.Is(err, os.ErrNotExist)) {
+		return "", fmt.Errorf("cannot keep projects in %s: %w", path, host.AdviseOwn(err))
+	}
+	return path, nil
 }
 
 // Unhealthy returns, by lease, why the caller's services that are unhealthy are so. What cannot be read is left out.

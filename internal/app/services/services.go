@@ -20,7 +20,6 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/diagnostic"
 	"gpuard/internal/core/service"
-	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/project"
 	"gpuard/internal/text/config"
 
@@ -114,11 +113,7 @@ func (s *Projects) folderOf(file string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, err := os.Hostname() // homes are shared by machines
-	if err != nil {
-		return nil, fmt.Errorf("cannot find the name of this machine: %w", err)
-	}
-	return &Folder{host: s.Host, file: file, path: filepath.Join(top, project.ID(file, host))}, nil
+	return &Folder{host: s.Host, file: file, path: filepath.Join(top, project.ID(file))}, nil
 }
 
 // Folder is one project: what is wanted of it, and what is known of its instances.
@@ -133,7 +128,7 @@ func (f *Folder) open() (*project.Folder, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil //nolint:nilnil // nothing is known
 	}
-	return folder, f.advised(err)
+	return folder, err
 }
 
 // create opens the folder, which is made when it is missing.
@@ -142,23 +137,7 @@ func (f *Folder) create() (*project.Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	folder, err := project.Make(top, filepath.Base(f.path))
-	return folder, f.advised(err)
-}
-
-// advised adds what helps against something of another user in the place of our folder. GPUARD_STATE goes before
-// XDG_STATE_HOME, and may be a folder that all can write.
-func (f *Folder) advised(err error) error {
-	var foreign *project.ForeignError
-	if !errors.As(err, &foreign) {
-		return err
-	}
-	elsewhere := "set XDG_STATE_HOME to a folder of your own"
-	if own, _ := f.host.Env.Lookup("GPUARD_STATE"); own != "" {
-		elsewhere = "set GPUARD_STATE to a folder of your own, or unset it"
-	}
-	return fmt.Errorf("cannot use the project's folder %s: it belongs to %s, not to you; ask them or root to remove it (sudo rm -r %s), or %s",
-		foreign.Path, f.host.Names(foreign.UID), shellquote.Sh(foreign.Path), elsewhere)
+	return project.Make(top, filepath.Base(f.path))
 }
 
 // Changes returns a channel with a value after each change that Look may show, closed when ctx ends. Call Look once

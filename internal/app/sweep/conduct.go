@@ -58,6 +58,10 @@ func (s *Sweep) tables() error {
 
 // Work is what the runner of the sweep in a folder does.
 func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, error) {
+	err := checkOwn(dir, 0) // much may have happened since the sweep was begun
+	if err != nil {
+		return nil, err
+	}
 	q, err := readRequest(dir)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ func (s *Sweep) discard() {
 	if there, err := root.Lstat(lockFile); err != nil || !os.SameFile(mine, there) {
 		return
 	}
-	for _, name := range []string{"runs", journalFile, requestFile, lockFile} {
+	for _, name := range []string{"runs", journalFile, requestFile, hostFile, lockFile} {
 		_ = root.RemoveAll(name)
 	}
 	if above, err := sys.Follow(filepath.Dir(s.Dir)); err == nil {

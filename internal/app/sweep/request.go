@@ -104,7 +104,7 @@ func Begin(host *machine.Host, q *Request, dir string, busy func()) (*Sweep, err
 func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
-		err = owned(dir)
+		err = checkOwn(dir, 0)
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, &exit.Usage{Text: fmt.Sprintf("cannot resume %s: there is no such folder; ls -d gpuard-sweep-* shows those of this folder", dir)}
@@ -174,30 +174,19 @@ func folder(dir string) (string, error) {
 	if dir != "" {
 		dir, err := filepath.Abs(dir)
 		if err == nil {
-			err = guarded(dir)
-		}
-		if err == nil {
-			err = sys.MkdirAll(dir, 0o700)
-		}
-		if err == nil {
-			err = owned(dir)
+			err = checkOwn(dir, 0o700)
 		}
 		return dir, err
 	}
 	here, err := os.Getwd()
-	if err == nil {
-		if err := guarded(here); err != nil {
-			return "", err
-		}
-	}
-	above, oerr := sys.Follow(".")
-	if err = errors.Join(err, oerr); err == nil {
-		defer above.Close() //nolint:errcheck // nothing is written through it
-	}
 	for n := 1; err == nil; n++ {
-		name := fmt.Sprintf("gpuard-sweep-%d", n)
-		if err = above.Mkdir(name, 0o700); err == nil {
-			return filepath.Join(here, name), nil
+		dir = filepath.Join(here, fmt.Sprintf("gpuard-sweep-%d", n))
+		if err = sys.Mkdir(dir, 0o700); err == nil {
+			if err := checkOwn(dir, 0); err != nil {
+				_ = syscall.Rmdir(dir)
+				return "", err
+			}
+			return dir, nil
 		}
 		if errors.Is(err, os.ErrExist) {
 			err = nil
@@ -206,30 +195,19 @@ func folder(dir string) (string, error) {
 	return "", fmt.Errorf("cannot make a folder for the sweep: %w; name one that you can write: --dir DIR", err)
 }
 
-// owned refuses a folder that belongs to another user, or that another user could exchange: its commands are run.
-func owned(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return err
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
+// checkOwn refuses a folder that belongs to another user, or that another user could exchange: its commands are run. With
+// a mode it is made where it is missing.
+func checkOwn(dir string, mode uint32) error {
+	own, err := sys.OpenOwn(dir, mode)
 	switch {
-	case !info.IsDir():
+	case errors.Is(err, os.ErrNotExist):
+		return err
+	case errors.Is(err, syscall.ENOTDIR):
 		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it is not a folder", dir)}
-	case ok && int(st.Uid) != os.Geteuid():
-		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: it belongs to uid %d; name a folder of your own: --dir DIR", dir, st.Uid)}
-	case info.Mode().Perm()&0o022 != 0:
-		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: others may write there; chmod go-w %[1]s", dir)}
-	}
-	return guarded(dir)
-}
-
-// guarded refuses a folder, there already or not, that another user could exchange.
-func guarded(dir string) error {
-	if err := sys.Guarded(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+	case err != nil:
 		return &exit.Usage{Text: fmt.Sprintf("cannot use %s for a sweep: %v; name a folder of your own: --dir DIR", dir, err)}
 	}
-	return nil
+	return own.Close()
 }
 
 func readRequest(dir string) (*Request, error) {
@@ -271,6 +249,9 @@ func (s *Sweep) write(busy func()) (err error) {
 	case err == nil && !old.same(s.Request):
 		return &exit.Usage{Text: fmt.Sprintf("cannot use %s: it is of another sweep (%s); name another folder, or resume that one: gpuard sweep --resume %[1]s", s.Dir, old.words())}
 	}
+	if err := s.takeHost(); err != nil {
+		return err
+	}
 	if s.Lock, err = journal.Lock(filepath.Join(s.Dir, lockFile), busy); err != nil {
 		return err
 	}
@@ -280,10 +261,10 @@ func (s *Sweep) write(busy func()) (err error) {
 	return journal.Replace(filepath.Join(s.Dir, requestFile), func(w io.Writer) error { return json.NewEncoder(w).Encode(s.Request) })
 }
 
-// foreign: a folder that a sweep made has its lock first.
+// foreign: a folder that a sweep made has its host and its lock first.
 func foreign(entries []os.DirEntry) bool {
 	for _, e := range entries {
-		if e.Name() != lockFile && e.Name() != "runs" && !strings.HasPrefix(e.Name(), "."+requestFile) {
+		if e.Name() != lockFile && e.Name() != hostFile && e.Name() != "runs" && !strings.HasPrefix(e.Name(), "."+requestFile) {
 			return true
 		}
 	}

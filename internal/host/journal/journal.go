@@ -43,6 +43,28 @@ func Open(path string) (*Journal, error) {
 	return &Journal{file: file}, nil
 }
 
+// View opens a journal that is there for reading alone.
+func View(path string) (*Journal, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) // a FIFO would wait for a writer
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the journal: %w", err)
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = file.Close()
+		return nil, fmt.Errorf("cannot read the journal: %s is not a plain file", path)
+	}
+	return &Journal{file: file}, nil
+}
+
+// Size is how long the journal is now.
+func (j *Journal) Size() (int64, error) {
+	info, err := j.file.Stat()
+	if err != nil {
+		return 0, j.failed(err)
+	}
+	return info.Size(), nil
+}
+
 // Close closes the file.
 func (j *Journal) Close() error {
 	if j.changes != nil {

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/host/timens"
 )
 
 // Error is one XID in the log, or the end of others.
@@ -101,10 +102,11 @@ func lastOf(path string, buffer []byte) (int, error) {
 // does not count during suspend (kernel/printk/printk.c, local_clock).
 func booted() time.Time {
 	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
+	shift, err := timens.Offset("/proc", timens.Monotonic)
+	if err != nil || unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
 		return time.Time{}
 	}
-	return time.Now().Add(-time.Duration(ts.Nano())).Round(time.Millisecond) // so that readings agree
+	return time.Now().Add(shift - time.Duration(ts.Nano())).Round(time.Millisecond) // so that readings agree
 }
 
 // Parse finds the errors in lines of the kernel's log. start is the time at which the log's clock started. It skips

@@ -28,15 +28,7 @@ const Patience = time.Second
 // missing, for their owner only. Of most bytes the older half goes. After an error the file may have a part of the line,
 // which is none of its lines.
 func Append(path string, line []byte, most int64) error {
-	folder := filepath.Dir(path)
-	err := sys.MkdirAll(folder, 0o700)
-	if err == nil {
-		err = sys.Guarded(folder)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	dir, err := sys.Follow(folder)
+	dir, err := sys.OpenOwn(filepath.Dir(path), 0o700)
 	if err == nil {
 		defer dir.Close() //nolint:errcheck // nothing is written through it
 		err = add(dir, filepath.Base(path), line, most)

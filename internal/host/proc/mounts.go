@@ -59,8 +59,8 @@ func (f FS) Sight(path string) (s space.Sight, why string, err error) {
 			return space.Private, "this mount namespace has another " + parent + " than the machine", nil
 		}
 	}
-	if mounted, err := f.MountPoint(path); err == nil && mounted {
-		return space.Common, "", nil
+	if s, mounted := f.MountSight(path); mounted {
+		return s, "", nil
 	}
 	on, err := f.mounted(parent)
 	if err != nil {
@@ -68,6 +68,24 @@ func (f FS) Sight(path string) (s space.Sight, why string, err error) {
 	}
 	s, why = on.Sight()
 	return s, why, nil
+}
+
+// MountSight says of a folder that is a mount point itself whether it was mounted there on purpose, so that the machine
+// sees it. In a user namespace anybody may mount any folder there: only one that the caller cannot have made is the
+// machine's. The caller has looked through other processes before.
+func (f FS) MountSight(path string) (s space.Sight, mounted bool) {
+	if mounted, err := f.MountPoint(path); err != nil || !mounted {
+		return space.Unclear, false
+	}
+	var st unix.Stat_t
+	err := unix.Stat(path, &st)
+	if errors.Is(err, os.ErrNotExist) { // the one above is mounted
+		err = unix.Stat(filepath.Dir(path), &st)
+	}
+	if ids := f.IDs(); ids.Part() && (err != nil || !ids.Hides(st.Uid)) {
+		return space.Unclear, true
+	}
+	return space.Common, true
 }
 
 // outside returns the root folder of a process that sees the machine's files, if the caller may read it: of process 1

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,5 +102,33 @@ func TestHiddenUsers(t *testing.T) {
 	p = f.process(5, f.users())
 	if _, ok := f.Owner(5); ok || p.UID != nil || p.User != space.HiddenUser || p.Start != 50 || f.User(65534) != space.HiddenUser || f.User(0) != space.HiddenUser || f.User(1000) != "alice" {
 		t.Errorf("with a part of the ids: %+v, %s, %s, %s", p, f.User(65534), f.User(0), f.User(1000))
+	}
+}
+
+// TestMountSight: a folder that is mounted in its place is the machine's, unless a user who has a user namespace may
+// have made it.
+func TestMountSight(t *testing.T) {
+	folder := t.TempDir()
+	const all, part = "0 0 4294967295\n", "\n" // in a namespace without ids every owner is hidden
+	own := fmt.Sprintf("%d 1000 1\n", os.Geteuid())
+	for name, tt := range map[string]struct {
+		ids, point string
+		want       space.Sight
+		mounted    bool
+	}{
+		"nothing is mounted":                     {own, "/run", space.Unclear, false},
+		"by the administrator":                   {all, folder, space.Common, true},
+		"a user namespace, another's folder":     {part, folder, space.Common, true},
+		"a user namespace, the caller's own":     {own, folder, space.Unclear, true},
+		"a user namespace, and it is gone again": {own, folder + "/none/none", space.Unclear, true},
+	} {
+		path := folder
+		if strings.HasPrefix(tt.point, folder) {
+			path = tt.point
+		}
+		f := tree(t, map[string]string{"self/uid_map": tt.ids, "sys/fs/overflowuid": "65534\n", "self/mountinfo": "9 1 8:1 /x " + tt.point + " rw - ext4 /dev/sda1 rw\n"})
+		if got, mounted := f.MountSight(path); got != tt.want || mounted != tt.mounted {
+			t.Errorf("%s: %d, %v", name, got, mounted)
+		}
 	}
 }

@@ -16,25 +16,29 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/host/sys"
+	"gpuard/internal/host/timens"
 )
 
 // FS is one procfs. It has no open files, and no state but the names of users, which its copies share.
 type FS struct {
 	root   string
 	names  *userNames
-	passwd string // parsed here and not by libc, so that the program needs no cgo
-	group  string // likewise
+	passwd string                        // parsed here and not by libc, so that the program needs no cgo
+	group  string                        // likewise
+	shift  func() (time.Duration, error) // timens.Offset of CLOCK_BOOTTIME
 }
 
 // New reads procfs at root: "/proc", or a folder of the same shape in tests.
 func New(root string) FS {
-	return FS{root: root, names: &userNames{}, passwd: "/etc/passwd", group: "/etc/group"}
+	shift := sync.OnceValues(func() (time.Duration, error) { return timens.Offset(root, timens.Boottime) })
+	return FS{root: root, names: &userNames{}, passwd: "/etc/passwd", group: "/etc/group", shift: shift}
 }
 
 // Stat is the part of /proc/PID/stat that gpuard uses (proc_pid_stat(5)).
@@ -43,7 +47,7 @@ type Stat struct {
 	State string // one letter; "Z" is a zombie, "X" is dead
 	PPID  int
 	Group int           // process group
-	Start uint64        // clock ticks since boot; PID and Start together identify one process of this boot
+	Start uint64        // clock ticks since boot, whatever the time namespace; PID and Start together identify one process of this boot
 	CPU   time.Duration // used by all its threads so far, in user and kernel mode
 	Exits bool          // it is on its way out: it runs no code of its own any more
 }
@@ -68,7 +72,25 @@ func (f FS) Stat(pid int) (Stat, error) {
 	if !ok {
 		return Stat{}, fmt.Errorf("cannot read process %d: %s has an unknown form", pid, filepath.Join(f.root, strconv.Itoa(pid), "stat"))
 	}
+	shift, err := f.offset()
+	if err != nil {
+		return Stat{}, fmt.Errorf("cannot read process %d: %w", pid, err)
+	}
+	s.Start = timens.Unshift(s.Start, shift)
 	return s, nil
+}
+
+// CheckClock is an error where times cannot be compared with those of other processes, in some time namespaces.
+func (f FS) CheckClock() error {
+	_, err := f.offset()
+	return err
+}
+
+func (f FS) offset() (time.Duration, error) {
+	if f.shift == nil { // of no procfs
+		return 0, nil
+	}
+	return f.shift()
 }
 
 func parseStat(line string) (Stat, bool) {
@@ -144,7 +166,7 @@ func (f FS) Nested(pid int) bool {
 	return true
 }
 
-// Uptime is CLOCK_BOOTTIME, to a hundredth of a second.
+// Uptime is CLOCK_BOOTTIME of the machine, whatever the time namespace, to a hundredth of a second.
 func (f FS) Uptime() (time.Duration, error) {
 	b, err := f.readFile(128, "uptime")
 	if err != nil {
@@ -155,7 +177,8 @@ func (f FS) Uptime() (time.Duration, error) {
 	if err != nil {
 		return 0, fmt.Errorf("cannot read the machine's uptime: %q is not a number of seconds", gpu.Clean(first))
 	}
-	return up, nil
+	shift, err := f.offset()
+	return up - shift, err
 }
 
 // BootID is the id of this boot of the machine (random(4), boot_id).

@@ -3,7 +3,7 @@
 // the process ends. A change of a file or the end of a lock wakes the watchers. The package decides nothing and starts
 // nothing.
 //
-//	f, err := project.Make(top, project.ID(file, host))
+//	f, err := project.Make(top, project.ID(file))
 //	lock, err := f.Edit(time.Second)
 //	wanted, err := f.Wanted() // change it, then:
 //	err = f.SetWanted(wanted)
@@ -43,16 +43,15 @@ const (
 	logFile         = "log"
 )
 
-// ID returns the name of the project of a file. It depends on the file's absolute path and the host, not on its
-// content.
-func ID(file, host string) string {
+// ID returns the name of the project of a file. It depends on the file's absolute path, not on its content.
+func ID(file string) string {
 	clean := strings.Map(func(r rune) rune {
 		if strings.ContainsRune("abcdefghijklmnopqrstuvwxyz0123456789_-", r) {
 			return r
 		}
 		return '-'
 	}, strings.ToLower(filepath.Base(filepath.Dir(file))))
-	sum := sha256.Sum256([]byte(host + "\x00" + file))
+	sum := sha256.Sum256([]byte(file))
 	return clean[:min(len(clean), 32)] + "-" + hex.EncodeToString(sum[:6])
 }
 
@@ -94,17 +93,6 @@ func Open(path string) (*Folder, error) {
 	return &Folder{path}, nil
 }
 
-// ForeignError says that a folder that should be the caller's belongs to another user.
-type ForeignError struct {
-	Path string
-	UID  uint32
-}
-
-// Error names the owner by uid; the caller adds the user name and what to do.
-func (e *ForeignError) Error() string {
-	return fmt.Sprintf("cannot use the project's folder %s: it belongs to uid %d, not to you", e.Path, e.UID)
-}
-
 // private returns an error for a folder that other users could have filled.
 func private(dir string) error {
 	var st unix.Stat_t
@@ -113,7 +101,7 @@ func private(dir string) error {
 	}
 	switch {
 	case int(st.Uid) != os.Geteuid():
-		return &ForeignError{dir, st.Uid}
+		return fmt.Errorf("cannot use the project's folder: %w", &sys.ForeignError{Path: dir, UID: st.Uid})
 	case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 		return fmt.Errorf("cannot use the project's folder %s: it is not a folder; remove it", dir)
 	case st.Mode&0o077 != 0:

@@ -14,7 +14,7 @@ import (
 
 func made(t *testing.T) *Folder {
 	t.Helper()
-	f, err := Make(filepath.Join(t.TempDir(), "projects"), ID("/home/alice/My App/gpuard.yaml", "host"))
+	f, err := Make(filepath.Join(t.TempDir(), "projects"), ID("/home/alice/My App/gpuard.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,9 +31,9 @@ func told(t *testing.T, w *Watcher) {
 	}
 }
 
-// TestID: the id depends on the path and the host, not on the file's content, and is readable.
+// TestID: the id depends on the path, not on the file's content, and is readable.
 func TestID(t *testing.T) {
-	ids := []string{ID("/a/My App/gpuard.yaml", "one"), ID("/b/My App/gpuard.yaml", "one"), ID("/a/My App/gpuard.yaml", "two"), ID("/a/My App/demo.yaml", "one")}
+	ids := []string{ID("/a/My App/gpuard.yaml"), ID("/b/My App/gpuard.yaml"), ID("/a/My App/demo.yaml")}
 	for i, id := range ids {
 		if !strings.HasPrefix(id, "my-app-") || len(id) != len("my-app-")+12 || slices.Index(ids, id) != i {
 			t.Errorf("%v", ids)

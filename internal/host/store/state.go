@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/queue"
+	"gpuard/internal/host/timens"
 )
 
 // Generation counts claims, observed ends of leases, and devices that were taken out of use.
@@ -148,11 +149,13 @@ func (s *state) claimed(l *job.Lease) {
 // key identifies a lease. Unlike the uid of the owner, the folder is the same in every user namespace.
 func key(l *job.Lease) string { return l.Folder + "/" + l.ID }
 
-// bootTime is CLOCK_BOOTTIME in nanoseconds: it includes the time of suspend and cannot be set.
+// bootTime is CLOCK_BOOTTIME of the machine in nanoseconds, whatever the time namespace: it includes the time of suspend
+// and cannot be set.
 func bootTime() int64 {
 	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+	shift, err := timens.Offset("/proc", timens.Boottime)
+	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
 		return 0
 	}
-	return ts.Nano()
+	return ts.Nano() - int64(shift)
 }

@@ -109,8 +109,8 @@ func inside() (names []string) {
 }
 
 // Vacant reports whether the folder at path can become a state folder: it is empty, or it has no format yet and holds
-// the state of invented machines ("machines") of projects ("projects-UID"), of a queue ("queue-UID", "queue-UID-slurm-JOB-NODE") or lines about ended leases
-// ("history-UID"), and otherwise only parts that an interrupted Create left.
+// the state of invented machines ("machines") or what users keep ("user-UID"), and otherwise only parts that an
+// interrupted Create left.
 func Vacant(path string) bool {
 	root, err := sys.Follow(path)
 	if err != nil {
@@ -133,9 +133,8 @@ func vacant(root *sys.Dir) bool {
 	invented := false
 	for _, e := range entries {
 		name := e.Name()
-		kind, _, _ := strings.Cut(name, "-")
 		switch {
-		case (name == "machines" || name != kind && slices.Contains([]string{"projects", "queue", "history"}, kind)) && e.IsDir():
+		case (name == "machines" || strings.HasPrefix(name, "user-")) && e.IsDir():
 			invented = true
 		case name == "format" || !slices.Contains(inside(), name) && !strings.HasPrefix(name, sys.AsidePrefix):
 			return false

@@ -230,7 +230,7 @@ func TestCreateBesideInventedMachines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.Mkdir(filepath.Join(ours, "history-0"), 0o700), os.Mkdir(filepath.Join(ours, "queue-0-slurm-2-node0"), 0o700), os.Mkdir(filepath.Join(half, "leases"), 0o1777), os.Chmod(filepath.Join(half, "leases"), 0o777|os.ModeSticky),
+	if err := errors.Join(os.Mkdir(filepath.Join(ours, "user-0"), 0o700), os.Mkdir(filepath.Join(ours, "user-1000"), 0o700), os.Mkdir(filepath.Join(half, "leases"), 0o1777), os.Chmod(filepath.Join(half, "leases"), 0o777|os.ModeSticky),
 		os.Mkdir(filepath.Join(half, sys.AsidePrefix+"1"), 0o700), os.Mkdir(filepath.Join(strange, "thesis"), 0o700)); err != nil {
 		t.Fatal(err)
 	}

@@ -9,3 +9,6 @@ func OpenAtParts(dirFD int, path string, flags int) (int, error) {
 func (d *Dir) Fresh() error { return d.fresh() }
 
 func (a *Aside) Unplaced() string { return a.name }
+
+// HasAlone is hasAlone for tests.
+var HasAlone = hasAlone

@@ -25,7 +25,7 @@ func OpenFile(path string, flags int, mode uint32) (*os.File, error) {
 }
 
 func openFile(path string, flags int, mode uint32) (*os.File, error) {
-	w, err := startWalk(path, nil)
+	w, err := startWalk(path, nil, 0)
 	defer w.close()
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func newFile(fd int, path string) (*os.File, error) {
 
 // Resolve is where an absolute path leads through links of root's and of the caller's, for what is written there later.
 func Resolve(path string) (string, error) {
-	w, err := startWalk(path, nil)
+	w, err := startWalk(path, nil, 0)
 	defer w.close()
 	name, kind := "", uint32(0)
 	if err == nil {

@@ -96,25 +96,11 @@ func (a *Aside) Discard() {
 // MkdirAll makes the folder at a path, and those above it that are missing, as the umask leaves them. It goes where
 // Follow goes.
 func MkdirAll(path string, mode uint32) error {
-	dir, err := Follow(path)
-	if err == nil {
-		return dir.Close()
-	}
-	if !errors.Is(err, unix.ENOENT) || filepath.Dir(path) == path {
-		return err
-	}
-	if err := MkdirAll(filepath.Dir(path), mode); err != nil {
-		return err
-	}
-	parent, err := Follow(filepath.Dir(path))
+	fd, err := walk(filepath.Clean(path), true, nil, mode)
 	if err != nil {
-		return err
+		return &os.PathError{Op: "mkdir", Path: path, Err: err}
 	}
-	defer parent.Close() //nolint:errcheck // nothing is written through it
-	if err := parent.Mkdir(filepath.Base(path), mode); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return nil
+	return unix.Close(fd)
 }
 
 // Mkdir makes the folder at an absolute path with exactly this mode, in one step, where it is missing; those above it

@@ -6,9 +6,12 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/timens"
 )
 
 // Process is what /proc/PID/stat says, as far as it is needed (proc_pid_stat(5)).
@@ -18,7 +21,7 @@ type Process struct {
 	State                  byte   // 'Z' is a zombie, 'X' is dead, 'T' is stopped
 	Parent, Group, Session int
 	CPU                    uint64          // clock ticks used by all its threads, in user and kernel mode
-	Start                  uint64          // clock ticks since boot; together with the PID it names one process for ever
+	Start                  uint64          // clock ticks since boot, whatever the time namespace; together with the PID it names one process for ever
 	Exit                   unix.WaitStatus // of a dead one, for its owner and root
 	Terminal               uint64          // device number of its controlling terminal; 0: none
 	Exits                  bool            // PF_EXITING of include/linux/sched.h: it runs no code of its own any more
@@ -29,12 +32,20 @@ func (p Process) Dead() bool { return p.State == 'Z' || p.State == 'X' }
 
 // ReadProcess reads one process. It fails where there is none that the caller can see.
 func ReadProcess(pid int) (Process, bool) {
+	shift, err := timens.Offset("/proc", timens.Boottime)
+	if err != nil { // its start would be that of another process
+		return Process{}, false
+	}
+	return readProcess(pid, shift)
+}
+
+func readProcess(pid int, shift time.Duration) (Process, bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return Process{}, false
 	}
 	p, ok := ParseProcess(string(stat))
-	p.PID = pid
+	p.PID, p.Start = pid, timens.Unshift(p.Start, shift)
 	return p, ok
 }
 
@@ -44,10 +55,14 @@ const exiting = 4
 // Processes reads all that the caller can see.
 func Processes() map[int]Process {
 	all := map[int]Process{}
+	shift, err := timens.Offset("/proc", timens.Boottime)
+	if err != nil {
+		return all
+	}
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil {
-			if p, ok := ReadProcess(pid); ok {
+			if p, ok := readProcess(pid, shift); ok {
 				all[pid] = p
 			}
 		}
@@ -55,7 +70,7 @@ func Processes() map[int]Process {
 	return all
 }
 
-// ParseProcess reads all but the PID. It cuts at the last parenthesis: the name in field 2 may itself hold spaces and
+// ParseProcess reads all but the PID; Start is as this time namespace shows it. It cuts at the last parenthesis: the name in field 2 may itself hold spaces and
 // parentheses.
 func ParseProcess(stat string) (p Process, ok bool) {
 	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')

@@ -192,32 +192,6 @@ func TestLinksOnTheWay(t *testing.T) {
 	}
 }
 
-// TestGuarded: a path that another user could exchange is not guarded, even if it is right now.
-func TestGuarded(t *testing.T) {
-	top := filepath.Join(t.TempDir(), "top")
-	state := filepath.Join(top, "state")
-	must(t, os.MkdirAll(state, 0o755))
-	if err := sys.Guarded(state); err != nil {
-		t.Error(err)
-	}
-	for bits, want := range map[uint32]bool{0o777: false, 0o1777: true, 0o775: true, 0o700: true} {
-		must(t, unix.Chmod(top, bits))
-		if err := sys.Guarded(state); (err == nil) != want {
-			t.Errorf("mode %o: %v", bits, err)
-		}
-	}
-	must(t, unix.Chmod(top, 0o755))
-	if err := sys.Guarded(state + "/none"); !errors.Is(err, unix.ENOENT) {
-		t.Error(err)
-	}
-	if gate.Has(t, "root") {
-		must(t, os.Chown(top, mallory, mallory))
-		if err := sys.Guarded(state); err == nil || !strings.Contains(err.Error(), top+" belongs to uid 4003") {
-			t.Error(err)
-		}
-	}
-}
-
 // TestMkdir: the folder has its mode or does not exist, and no temporary one is left.
 func TestMkdir(t *testing.T) {
 	defer unix.Umask(unix.Umask(0o077))

@@ -29,7 +29,7 @@ func open(path string, follow bool) (*Dir, error) {
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS,
 	})
 	if errors.Is(err, unix.ELOOP) || unsupported(err) {
-		fd, err = walk(path, follow, nil)
+		fd, err = walk(path, follow, nil, 0)
 	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
@@ -37,28 +37,10 @@ func open(path string, follow bool) (*Dir, error) {
 	return &Dir{os.NewFile(uintptr(fd), path)}, nil //nolint:gosec // a descriptor
 }
 
-// Guarded is an error unless the folder at an absolute path stays where it is: each folder from the root to it belongs
-// to root or to the caller, and where all users may write, only the owner of an entry may rename it (sticky bit).
-// Members of a group that may write are trusted.
-func Guarded(path string) error {
-	fd, err := walk(filepath.Clean(path), true, func(at string, st *unix.Stat_t) error {
-		switch {
-		case !trusted(st.Uid):
-			return fmt.Errorf("%s belongs to uid %d, who could put another folder in its place", at, st.Uid)
-		case st.Mode&0o002 != 0 && st.Mode&unix.S_ISVTX == 0:
-			return fmt.Errorf("all users may write in %s, and could put another folder in its place; chmod +t %[1]s", at)
-		}
-		return nil
-	})
-	if err == nil {
-		_ = unix.Close(fd)
-	}
-	return err
-}
-
-// walk opens a folder part by part, and calls judge with each folder on the way, the last one included.
-func walk(path string, follow bool, judge func(at string, st *unix.Stat_t) error) (int, error) {
-	w, err := startWalk(path, judge)
+// walk opens a folder part by part, and calls judge with each folder on the way, the last one included. With a mode,
+// what is missing is made.
+func walk(path string, follow bool, judge func(at string, st *unix.Stat_t) error, mode uint32) (int, error) {
+	w, err := startWalk(path, judge, mode)
 	for err == nil && len(w.rest) > 0 {
 		err = w.next(follow)
 	}
@@ -76,11 +58,12 @@ type walker struct {
 	rest  []string // parts of the path that are still to go
 	links int      // that were followed
 	judge func(at string, st *unix.Stat_t) error
+	mode  uint32 // of folders that are missing; 0: they are not made
 }
 
 // startWalk is at the root or in the current folder.
-func startWalk(path string, judge func(at string, st *unix.Stat_t) error) (*walker, error) {
-	w := &walker{at: -1, rest: partsOf(path), judge: judge}
+func startWalk(path string, judge func(at string, st *unix.Stat_t) error, mode uint32) (*walker, error) {
+	w := &walker{at: -1, rest: partsOf(path), judge: judge, mode: mode}
 	from := "."
 	if filepath.IsAbs(path) {
 		from = "/"
@@ -137,6 +120,9 @@ func (w *walker) step(name string) (link string, err error) {
 		at = unix.AT_FDCWD
 	}
 	fd, st, err := place(at, name, unix.O_NOFOLLOW)
+	if errors.Is(err, unix.ENOENT) && w.mode != 0 {
+		fd, st, err = w.make(name)
+	}
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		link, err = target(fd, path, &st)
 		_ = unix.Close(fd)
@@ -148,10 +134,11 @@ func (w *walker) step(name string) (link string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		err = unix.ENOTDIR
-	} else if w.judge != nil {
+	if w.judge != nil {
 		err = w.judge(path, &st)
+	}
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		err = unix.ENOTDIR
 	}
 	if err != nil {
 		_ = unix.Close(fd)
@@ -160,6 +147,15 @@ func (w *walker) step(name string) (link string, err error) {
 	w.close()
 	w.at, w.path = fd, path
 	return "", nil
+}
+
+// make makes a folder, unless another process was faster, and opens what has the name then.
+func (w *walker) make(name string) (fd int, st unix.Stat_t, err error) {
+	err = unix.Mkdirat(w.at, name, w.mode)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, st, err
+	}
+	return place(w.at, name, unix.O_NOFOLLOW)
 }
 
 // place opens a name for its place alone.

@@ -130,6 +130,9 @@ func (p *Program) showUse(cmd *cobra.Command, o *historyOptions, since time.Dura
 		return p.view()
 	}
 	now := time.Now()
+	if note := p.Host.EndedNote(); note != "" {
+		p.Host.Say(note)
+	}
 	list, err := observe.Leases(cmd.Context(), p.Host)
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func manFiles() []manTerm {
 		{"/run/gpuard", "leases and tickets, in a folder that gpuard setup machine makes; without it in /run/lock/gpuard, else in /var/tmp/gpuard", nil},
 		{"/etc/gpuard/config.yaml", "the policy of the machine, see gpuard-config(5)", nil},
 		{"~/.config/gpuard/config.yaml", "a user's own defaults ($XDG_CONFIG_HOME)", nil},
-		{"~/.local/state/gpuard", "what gpuard setup wrote, and state of invented and recorded machines ($XDG_STATE_HOME)", nil},
+		{"~/.local/state/gpuard", "what gpuard setup wrote, state of invented and recorded machines, and in hosts/ the queue and the projects of each machine ($XDG_STATE_HOME)", nil},
 		{"gpuard.yaml", "the services of a project, in the current folder or one above it, see gpuard.yaml(5)", project},
 	}
 }

@@ -245,6 +245,7 @@ type queueAnswer struct {
 	Jobs     []queue.Entry    `json:"jobs"`    // your own that have not ended, by number
 	Reasons  []job.Reason     `json:"reasons"` // why the first job that waits does: one per device
 	Others   []status.Waiting `json:"others"`  // requests of others, and other requests of yours, in the order of the line
+	Hosts    []queue.HostJobs `json:"hosts"`   // other hosts with the same home that have jobs of yours: only gpuard queue there shows and runs them
 	Engines  []queue.Trouble  `json:"engines"` // other schedulers that have jobs of yours and did not answer: those jobs are shown where they were last
 }
 
@@ -267,6 +268,7 @@ func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
 	if err != nil {
 		return err
 	}
+	a.Hosts = queue.OfOtherHosts(p.Host)
 	if o.mine {
 		a.Others = []status.Waiting{}
 	}
@@ -280,7 +282,7 @@ func (p *Program) showQueue(cmd *cobra.Command, o *queueOptions) error {
 // queued is the line of all, and the queue of this user, nil where there is none, as they are now, with at most so many
 // jobs that wait; more wait besides. With ask other schedulers are asked for their jobs.
 func (p *Program) queued(ctx context.Context, q *queue.Queue, most int, ask bool) (a queueAnswer, more int, err error) {
-	a = queueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Engines: []queue.Trouble{}}
+	a = queueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Hosts: []queue.HostJobs{}, Engines: []queue.Trouble{}}
 	if q != nil {
 		if a.Kept = q.Kept(); !a.Kept {
 			a.Problem = q.Problem()

@@ -62,6 +62,9 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 		v.sentence(fmt.Sprintf("  and %d more; all: gpuard queue --json", more))
 	}
 	v.whyWait(a)
+	for i := range a.Hosts {
+		v.paragraph(span{}, normal, v.text(onHost(&a.Hosts[i])))
+	}
 	for _, t := range a.Engines {
 		v.paragraph(span{}, normal, v.text(fmt.Sprintf("%s does not answer, and its jobs are shown as they were last: %s", t.Engine, t.Problem)))
 	}
@@ -89,6 +92,15 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 		}
 	}
 	_, _ = io.WriteString(w, v.out.String())
+}
+
+// onHost says where other jobs of the user are.
+func onHost(h *queue.HostJobs) string {
+	jobs := plural(h.Jobs, "job") + " of yours"
+	if h.Host == "" {
+		return jobs + " in " + h.Folder + ", from a gpuard that kept one queue for all hosts; nothing starts them: hand them in again"
+	}
+	return jobs + " on " + h.Host + ", which shares this home: gpuard queue there shows and runs them (" + h.Folder + ")"
 }
 
 // whyWait says why jobs wait, once for those that wait for the same.

@@ -1,0 +1,154 @@
+package machine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/core/shellquote"
+	"gpuard/internal/host/sys"
+)
+
+// What a user keeps beyond the life of a process belongs to one host: a home may be shared by many (NFS), and what is
+// written there of processes, of boots and of leases means nothing on another one.
+//
+//	~/.local/state/gpuard/hosts/gpu07-3f2a9c1b7d21/queue
+//	$GPUARD_STATE/user-1000/hosts/gpu07-3f2a9c1b7d21/queue
+
+// DurablePath is the path of what this user keeps on this host under a name, such as "queue". Nothing is made.
+func (h *Host) DurablePath(name string) (string, error) {
+	all, err := h.HostsFolder()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(all, h.HostFolder(), name), nil
+}
+
+// HomePath is DurablePath for what has nothing to do with leases, and so stays where it is when GPUARD_STATE names
+// another folder for those; "" without a home.
+func (h *Host) HomePath(name string) string {
+	home := h.StateHome()
+	if home == "" {
+		return ""
+	}
+	return filepath.Join(home, hostsFolder, h.HostFolder(), name)
+}
+
+// hostsFolder has a folder for each host on which the user has kept something.
+const hostsFolder = "hosts"
+
+// HostsFolder is the path of that folder.
+func (h *Host) HostsFolder() (string, error) {
+	own, _ := h.Env.Lookup("GPUARD_STATE")
+	home, err := h.StateHome(), h.Proc.CheckClock()
+	switch {
+	case err != nil: // whether a process of it lives could not be said
+		return "", err
+	case own != "" && !filepath.IsAbs(own):
+		return "", exit.Usagef("cannot use GPUARD_STATE=%s: it must be an absolute path", own)
+	case own != "":
+		return filepath.Join(own, fmt.Sprint("user-", os.Geteuid()), hostsFolder), nil
+	case home == "":
+		return "", exit.Usagef("cannot find a folder for what gpuard keeps: set HOME or GPUARD_STATE")
+	}
+	return filepath.Join(home, hostsFolder), nil
+}
+
+// MakeDurable is DurablePath, and makes the folder for this user alone. After it, and after OpenDurable, the path may
+// be used: each folder on the way is this user's or root's, so that no other user can put something else in its place.
+func (h *Host) MakeDurable(name string) (string, error) {
+	path, err := h.DurablePath(name)
+	if err != nil {
+		return "", err
+	}
+	if own, _ := h.Env.Lookup("GPUARD_STATE"); own != "" {
+		if err := h.MakeParents(own); err != nil {
+			return "", err
+		}
+	}
+	dir, err := sys.OpenOwn(path, 0o700)
+	if err != nil {
+		return "", err
+	}
+	return path, dir.Close()
+}
+
+// OpenDurable is DurablePath of a folder that is there, else the error is os.ErrNotExist.
+func (h *Host) OpenDurable(name string) (string, error) {
+	path, err := h.DurablePath(name)
+	if err != nil {
+		return "", err
+	}
+	dir, err := sys.OpenOwn(path, 0)
+	if err != nil {
+		return "", err
+	}
+	return path, dir.Close()
+}
+
+// HostFolder is the name of this host's folder. The name of the machine tells copies of one image apart, which have the
+// same machine id, and the id machines of the same name.
+func (h *Host) HostFolder() string {
+	name, _ := os.Hostname()
+	id, _ := sys.ReadSome(h.Below("/etc/machine-id"), 64)
+	boot, _ := h.Proc.BootID()
+	initial, err := h.Proc.InitialPIDNamespace()
+	space := ""
+	if err == nil && !initial && !h.wsl() {
+		space = fmt.Sprint(h.Proc.Namespace())
+	}
+	return hostFolder(name, string(id), boot, space)
+}
+
+// hostFolder is HostFolder by the name of the machine, the content of machine-id(5), the id of this boot, and the PID
+// namespace where that is not the machine's: a container cannot see which of the machine's processes live.
+func hostFolder(name, id, boot, space string) string {
+	id = strings.TrimSpace(id)
+	if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" || strings.Trim(id, "0") == "" { // missing, empty, or "uninitialized"
+		id = ""
+	}
+	if id == "" && slices.Contains([]string{"", "(none)", "localhost", "localhost.localdomain"}, name) {
+		id = boot // nothing else tells it from others; what is kept ends with this boot
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{"gpuard", name, id, space}, "\x00")))
+	plain := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("-_.", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, strings.TrimLeft(name, "."))
+	return plain + "-" + hex.EncodeToString(sum[:6])
+}
+
+// NameOfHost is the name of the machine whose folder has this name.
+func NameOfHost(folder string) string {
+	if i := strings.LastIndexByte(folder, '-'); i > 0 {
+		return folder[:i]
+	}
+	return folder
+}
+
+// AdviseOwn adds to an error of MakeDurable and OpenDurable what helps against a folder of another user. GPUARD_STATE
+// goes before XDG_STATE_HOME, and may be a folder that all can write.
+func (h *Host) AdviseOwn(err error) error {
+	var foreign *sys.ForeignError
+	if !errors.As(err, &foreign) {
+		return err
+	}
+	elsewhere := "set XDG_STATE_HOME to a folder of your own"
+	if own, _ := h.Env.Lookup("GPUARD_STATE"); own != "" {
+		elsewhere = "set GPUARD_STATE to a folder of your own, or unset it"
+	}
+	all, _ := h.HostsFolder()
+	if ours := filepath.Dir(all); foreign.Path != ours && !strings.HasPrefix(foreign.Path, ours+"/") {
+		return fmt.Errorf("%w; %s", err, elsewhere)
+	}
+	return fmt.Errorf("%s belongs to %s, not to you; ask them or root to remove it (sudo rm -r %s), or %s",
+		foreign.Path, h.Names(foreign.UID), shellquote.Sh(foreign.Path), elsewhere)
+}

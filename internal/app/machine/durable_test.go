@@ -1,0 +1,123 @@
+package machine
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/gate"
+	"gpuard/internal/host/proc"
+	"gpuard/internal/host/sys"
+)
+
+// TestHostFolder: two hosts that share a home have different folders, and one host has the same after a boot.
+func TestHostFolder(t *testing.T) {
+	const id, other, boot, later = "0123456789abcdef0123456789abcdef\n", "1123456789abcdef0123456789abcdef\n", "b1", "b2"
+	a := hostFolder("gpu07", id, boot, "")
+	for name, tt := range map[string]struct {
+		folder string
+		same   bool
+	}{
+		"after a boot":                         {hostFolder("gpu07", id, later, ""), true},
+		"another id":                           {hostFolder("gpu07", other, boot, ""), false},
+		"a copy of its image":                  {hostFolder("gpu08", id, boot, ""), false},
+		"a container that has its name and id": {hostFolder("gpu07", id, boot, "4026532441"), false},
+		"without an id":                        {hostFolder("gpu07", "", boot, ""), false},
+	} {
+		if (tt.folder == a) != tt.same {
+			t.Errorf("%s: %s, and %s", name, tt.folder, a)
+		}
+	}
+	for _, id := range []string{"", "uninitialized\n", "00000000000000000000000000000000\n", "0123"} {
+		if x, y := hostFolder("gpu07", id, boot, ""), hostFolder("gpu07", "", later, ""); x != y {
+			t.Errorf("%q: %s, and %s", id, x, y)
+		}
+		for _, name := range []string{"", "localhost", "(none)"} { // nothing is known of it
+			if x, y := hostFolder(name, id, boot, ""), hostFolder(name, id, later, ""); x == y {
+				t.Errorf("%q %q: %s on two boots", name, id, x)
+			}
+		}
+	}
+	for name, want := range map[string]string{"gpu07": "gpu07", "a-b.example.org": "a-b.example.org", "../x/y": "_x_y", "": ""} {
+		folder := hostFolder(name, id, boot, "")
+		if got := NameOfHost(folder); got != want && want != "" || filepath.Base(folder) != folder || strings.HasPrefix(folder, ".") {
+			t.Errorf("%q: %s is that of %q", name, folder, got)
+		}
+	}
+}
+
+// TestDurablePath: what one host keeps in a shared home is nothing of another's.
+func TestDurablePath(t *testing.T) {
+	home := t.TempDir()
+	host := func(id string) *Host {
+		root := t.TempDir()
+		err := errors.Join(os.Mkdir(filepath.Join(root, "etc"), 0o755), os.WriteFile(filepath.Join(root, "etc/machine-id"), []byte(strings.Repeat(id, 32)), 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &Host{Root: root, Proc: proc.New("/proc"), Env: []string{"HOME=" + home}}
+	}
+	seen := map[string]bool{}
+	for _, id := range []string{"a", "b", "a"} {
+		for _, name := range []string{"queue", "projects"} {
+			path, err := host(id).MakeDurable(name)
+			again, oerr := host(id).OpenDurable(name)
+			if err != nil || oerr != nil || path != again || !strings.HasPrefix(path, home+"/.local/state/gpuard/hosts/") {
+				t.Errorf("%s, %v; %s, %v", path, err, again, oerr)
+			}
+			seen[path] = true
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("%v", seen)
+	}
+	h := host("c")
+	if path, err := h.OpenDurable("queue"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s, %v", path, err)
+	}
+	for _, env := range []string{"GPUARD_STATE=relative", "HOME="} {
+		h.Env = []string{env}
+		if path, err := h.DurablePath("queue"); err == nil {
+			t.Errorf("%s: %s", env, path)
+		}
+	}
+	h.Env = []string{"HOME=" + home, "GPUARD_STATE=" + filepath.Join(home, "state")}
+	if path, err := h.MakeDurable("queue"); err != nil || !strings.HasPrefix(path, home+"/state/user-") || !strings.HasPrefix(h.HomePath("seen"), home+"/.local") {
+		t.Errorf("%s, %v, %s", path, err, h.HomePath("seen"))
+	}
+	if info, err := os.Stat(filepath.Join(home, "state")); err != nil || info.Mode().Perm() != 0o777 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// TestDurableAmongOthers: below a folder that a group may write nothing is kept, and the error says what to type.
+func TestDurableAmongOthers(t *testing.T) {
+	gate.Need(t, "root")
+	home := t.TempDir()
+	h := &Host{Proc: proc.New("/proc"), Env: []string{"HOME=" + home}}
+	if _, err := h.MakeDurable("queue"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chown(home, 0, 4077), unix.Chmod(home, 0o775)); err != nil {
+		t.Fatal(err)
+	}
+	for name, by := range map[string]func(string) (string, error){"made": h.MakeDurable, "opened": h.OpenDurable} {
+		if path, err := by("queue"); err == nil || !strings.Contains(err.Error(), "the group 4077 may write in "+home) || !strings.Contains(err.Error(), "chmod g-w "+home) {
+			t.Errorf("%s: %s, %v", name, path, err)
+		}
+	}
+	if note := h.EndedNote(); !strings.Contains(note, "leave no lines for gpuard history: the group 4077 may write in "+home) {
+		t.Error(note)
+	}
+	ours := filepath.Join(home, ".local/state/gpuard")
+	for path, want := range map[string]string{ours: "sudo rm -r " + ours, home: "set XDG_STATE_HOME to a folder of your own"} {
+		err := h.AdviseOwn(&sys.ForeignError{Path: path, UID: 4003})
+		if !strings.Contains(err.Error(), want) || path == home && strings.Contains(err.Error(), "rm -r") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package queue
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"gpuard/internal/app/machine"
+	record "gpuard/internal/core/runs"
+	"gpuard/internal/host/journal"
+	"gpuard/internal/host/sys"
+)
+
+// A home may be shared by several hosts. Each has a queue of its own there, and only its own processes run the jobs: of
+// the queue of another host neither the lock nor the processes can be trusted here. So this host only counts them.
+
+// HostJobs are the jobs of a queue of this user that this host does not run.
+type HostJobs struct {
+	Host   string `json:"host"`   // name of the machine that has them; "" unknown: an earlier gpuard kept one queue for all
+	Jobs   int    `json:"jobs"`   // that have not ended, as far as is written
+	Folder string `json:"folder"` // of that queue
+}
+
+// settledFile has the size of the journal at which all jobs had ended, so that a long one need not be read.
+const settledFile = "settled"
+
+// settle writes that file if all have ended. The journal is locked. Without the file the journal is read.
+func settle(dir string, state *record.State, size int64) {
+	if state.Count.Done() == state.Count.All {
+		_ = os.WriteFile(filepath.Join(dir, settledFile), fmt.Appendln(nil, size), 0o600)
+	}
+}
+
+// OfOtherHosts lists what other hosts have of this user in the same home, and what an earlier gpuard left there.
+func OfOtherHosts(host *machine.Host) []HostJobs {
+	list := []HostJobs{}
+	top, err := host.HostsFolder()
+	if err != nil {
+		return list
+	}
+	own := host.HostFolder()
+	entries, _ := os.ReadDir(top)
+	for _, e := range entries {
+		if e.Name() != own {
+			list = addJobs(list, machine.NameOfHost(e.Name()), filepath.Join(top, e.Name(), queueFolder))
+		}
+	}
+	before := filepath.Join(filepath.Dir(top), queueFolder)
+	if state, _ := host.Env.Lookup("GPUARD_STATE"); state != "" {
+		before = filepath.Join(state, fmt.Sprint(queueFolder, "-", os.Geteuid()))
+	}
+	return addJobs(list, "", before)
+}
+
+func addJobs(list []HostJobs, name, folder string) []HostJobs {
+	if n := countOpen(folder); n > 0 {
+		list = append(list, HostJobs{Host: name, Jobs: n, Folder: folder})
+	}
+	return list
+}
+
+// countOpen is how many jobs of a queue have not ended. What cannot be read is none: it says nothing about this host.
+func countOpen(folder string) int {
+	dir, err := sys.OpenOwn(folder, 0)
+	if err != nil {
+		return 0
+	}
+	_ = dir.Close()
+	lines, err := journal.View(filepath.Join(folder, journalFile))
+	if err != nil {
+		return 0
+	}
+	defer lines.Close() //nolint:errcheck // read only
+	text, _ := sys.ReadSome(filepath.Join(folder, settledFile), 32)
+	if size, err := lines.Size(); err != nil || string(text) == fmt.Sprintln(size) {
+		return 0
+	}
+	state := record.NewQueue()
+	_ = lines.Next(func(line []byte) error { return state.Read(line, lines.Offset()) }) // what was read before an error counts
+	return state.Count.All - state.Count.Done()
+}

@@ -1,0 +1,54 @@
+package sweep
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/sys"
+)
+
+// hostFile names the host that runs the sweep. Its folder may be shared by several (NFS), and another one sees neither
+// the runs that go on nor, on some file systems, the lock: it would do those runs at the same time.
+const hostFile = "host"
+
+// takeHost refuses the sweep of another host, and makes one without a host this one's. What another scheduler started
+// has no host: it ends that itself before it goes on elsewhere.
+func (s *Sweep) takeHost() error {
+	if err := s.Host.Proc.CheckClock(); err != nil {
+		return err
+	}
+	own := s.Host.HostFolder() + "\n"
+	path := filepath.Join(s.Dir, hostFile)
+	text, err := sys.ReadSome(path, 256)
+	if errors.Is(err, os.ErrNotExist) && visible.Allocation(s.Host.Env) == "" {
+		if err = s.writeHost(own); errors.Is(err, os.ErrExist) { // another host was faster
+			text, err = sys.ReadSome(path, 256)
+		} else {
+			return err
+		}
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case string(text) != own:
+		return exit.Usagef("cannot use %s: it is a sweep of the host %s, where its runs may go on; resume it there: gpuard sweep --resume %[1]s, or when nothing of it runs there any more: rm %[3]s",
+			s.Dir, machine.NameOfHost(strings.TrimSpace(string(text))), path)
+	}
+	return nil
+}
+
+func (s *Sweep) writeHost(text string) error {
+	dir, err := sys.OpenOwn(s.Dir, 0)
+	if err != nil {
+		return err
+	}
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	return dir.Write(hostFile, []byte(text), 0o600)
+}

@@ -1,0 +1,108 @@
+package sys
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// OpenOwn opens a folder in which nobody but the caller may write, and which no other user can exchange: each folder from
+// the root to it belongs to root or to the caller, and nobody else may rename what is in it. Where others may write,
+// that takes the sticky bit, which lets only the owner of an entry rename it. So its path may be used afterwards, for
+// what is run or believed. With a mode the folder, and those above it, are made where they are missing, as the umask
+// leaves them: each in the folder that was checked, so that no link of another user leads away from it.
+func OpenOwn(path string, mode uint32) (*Dir, error) {
+	path = filepath.Clean(path)
+	if !filepath.IsAbs(path) {
+		return nil, &os.PathError{Op: "open", Path: path, Err: unix.EINVAL}
+	}
+	fd, err := walk(path, true, guard, mode)
+	if err != nil {
+		return nil, err
+	}
+	dir := &Dir{os.NewFile(uintptr(fd), path)} //nolint:gosec // a descriptor
+	st, err := dir.Status()
+	switch {
+	case err != nil:
+	case st.Uid != uint32(os.Geteuid()): //nolint:gosec // a uid
+		err = &ForeignError{path, st.Uid}
+	case othersWrite(path, &st):
+		err = fmt.Errorf("others may write in %s; chmod go-w %[1]s", path)
+	}
+	if err != nil {
+		_ = dir.Close()
+		return nil, err
+	}
+	return dir, nil
+}
+
+// guard is an error where another user could exchange what is in a folder.
+func guard(at string, st *unix.Stat_t) error {
+	switch {
+	case !trusted(st.Uid):
+		return fmt.Errorf("%w, who could put another folder in its place", &ForeignError{at, st.Uid})
+	case st.Mode&unix.S_ISVTX != 0 || !othersWrite(at, st):
+		return nil
+	case st.Mode&0o002 != 0:
+		return fmt.Errorf("all users may write in %s, and could put another folder in its place; chmod +t %[1]s", at)
+	}
+	return fmt.Errorf("the group %d may write in %s, and could put another folder in its place; chmod g-w %[2]s, or chmod +t %[2]s if the group has to write there", st.Gid, at)
+}
+
+// othersWrite reports whether users other than its owner and root may write in a folder.
+func othersWrite(path string, st *unix.Stat_t) bool {
+	if st.Mode&0o002 != 0 {
+		return true
+	}
+	return st.Mode&0o020 != 0 && (namespaced() || listed(path) || !ownGroup(st.Uid, st.Gid))
+}
+
+// listed reports whether a folder has an access control list, whose mask the bits of the group are then (acl(5)): who
+// may write is not said by the group.
+func listed(path string) bool {
+	n, err := unix.Getxattr(path, "system.posix_acl_access", nil)
+	return n > 0 || err != nil && !errors.Is(err, unix.ENODATA) && !errors.Is(err, unix.EOPNOTSUPP)
+}
+
+// ownGroup reports whether a group has this user alone, as distributions make one for each user, whose umask then lets
+// it write (pam_umask(8), usergroups). Users and groups of a directory service are not known here, and count as others.
+func ownGroup(uid, gid uint32) bool {
+	users, err := ReadSome("/etc/passwd", 16<<20)
+	if err != nil {
+		return false
+	}
+	groups, err := ReadSome("/etc/group", 16<<20)
+	return err == nil && hasAlone(string(users), string(groups), uid, gid)
+}
+
+// hasAlone is ownGroup by the texts of passwd(5) and group(5).
+func hasAlone(users, groups string, uid, gid uint32) bool {
+	name, group := "", strconv.FormatUint(uint64(gid), 10)
+	for line := range strings.Lines(users) {
+		f := strings.Split(line, ":")
+		if len(f) < 4 || f[3] != group {
+			continue
+		}
+		if f[2] != strconv.FormatUint(uint64(uid), 10) || name != "" {
+			return false
+		}
+		name = f[0]
+	}
+	found := false
+	for line := range strings.Lines(groups) {
+		f := strings.Split(strings.TrimSpace(line), ":")
+		if len(f) < 4 || f[2] != group {
+			continue
+		}
+		if members := f[3]; members != "" && members != name {
+			return false
+		}
+		found = true
+	}
+	return found && name != ""
+}
