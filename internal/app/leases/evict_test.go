@@ -20,7 +20,7 @@ import (
 // home; and a named pipe there does not stop anything.
 func TestLookOfAnother(t *testing.T) {
 	host := &machine.Host{Proc: proc.New("/proc"), Env: []string{"XDG_STATE_HOME=" + t.TempDir()}}
-	path := filepath.Join(host.StateHome(), "seen.json")
+	path := filepath.Join(host.HomePath("seen"), seenFile)
 	self, err := host.Proc.Stat(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
