@@ -42,6 +42,7 @@ func allowedByPath() map[string]string {
 		"internal/app/setup aliases filepath.EvalSymlinks":          "only looks where it leads",
 		"internal/host/amdgpu chain filepath.EvalSymlinks":          "only looks where it leads",
 		"internal/host/daemonize call os.WriteFile":                 "a file of the kernel's",
+		"internal/host/files WithoutLinks filepath.EvalSymlinks":    "only looks where it leads",
 		"internal/host/proc Sight filepath.EvalSymlinks":            "only looks where it leads",
 		"internal/host/proctree kill os.WriteFile":                  "a file of the kernel's",
 		"internal/host/proctree release os.WriteFile":               "a file of the kernel's",

@@ -127,7 +127,7 @@ func hostFolder(name, id, boot, space string) string {
 }
 
 // NameOfHost is the name of the machine whose folder has this name.
-func NameOfHost(folder string) string {
+func (h *Host) NameOfHost(folder string) string {
 	if i := strings.LastIndexByte(folder, '-'); i > 0 {
 		return folder[:i]
 	}

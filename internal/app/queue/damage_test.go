@@ -51,7 +51,11 @@ func TestDamagedJournal(t *testing.T) {
 				}
 				c.want++
 			}
-			other := open(t, filepath.Dir(filepath.Dir(q.Dir)))
+			other, err := Open(q.host, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(other.Close)
 			number, _, err := other.Submit(record.Job{Name: "later"}, Job{Command: []string{"true"}}, nil, nil, 0)
 			if err != nil || number != c.want {
 				t.Errorf("job %d, want %d, %v", number, c.want, err)

@@ -27,7 +27,7 @@ const settledFile = "settled"
 // settle writes that file if all have ended. The journal is locked. Without the file the journal is read.
 func settle(dir string, state *record.State, size int64) {
 	if state.Count.Done() == state.Count.All {
-		_ = os.WriteFile(filepath.Join(dir, settledFile), fmt.Appendln(nil, size), 0o600)
+		_ = machine.WriteFile(filepath.Join(dir, settledFile), fmt.Appendln(nil, size), 0o600)
 	}
 }
 
@@ -42,7 +42,7 @@ func OfOtherHosts(host *machine.Host) []HostJobs {
 	entries, _ := os.ReadDir(top)
 	for _, e := range entries {
 		if e.Name() != own {
-			list = addJobs(list, machine.NameOfHost(e.Name()), filepath.Join(top, e.Name(), queueFolder))
+			list = addJobs(list, host.NameOfHost(e.Name()), filepath.Join(top, e.Name(), queueFolder))
 		}
 	}
 	before := filepath.Join(filepath.Dir(top), queueFolder)

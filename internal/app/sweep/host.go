@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"gpuard/internal/app/exit"
-	"gpuard/internal/app/machine"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/sys"
 )
@@ -39,7 +38,7 @@ func (s *Sweep) takeHost() error {
 		return err
 	case string(text) != own:
 		return exit.Usagef("cannot use %s: it is a sweep of the host %s, where its runs may go on; resume it there: gpuard sweep --resume %[1]s, or when nothing of it runs there any more: rm %[3]s",
-			s.Dir, machine.NameOfHost(strings.TrimSpace(string(text))), path)
+			s.Dir, s.Host.NameOfHost(strings.TrimSpace(string(text))), path)
 	}
 	return nil
 }

@@ -179,11 +179,16 @@ func folder(dir string) (string, error) {
 		return dir, err
 	}
 	here, err := os.Getwd()
+	above, openErr := sys.Follow(".")
+	if err = errors.Join(err, openErr); err == nil {
+		defer above.Close() //nolint:errcheck // nothing is written through it
+	}
 	for n := 1; err == nil; n++ {
-		dir = filepath.Join(here, fmt.Sprintf("gpuard-sweep-%d", n))
-		if err = sys.Mkdir(dir, 0o700); err == nil {
+		name := fmt.Sprintf("gpuard-sweep-%d", n)
+		dir = filepath.Join(here, name)
+		if err = above.Mkdir(name, 0o700); err == nil {
 			if err := checkOwn(dir, 0); err != nil {
-				_ = syscall.Rmdir(dir)
+				_ = above.Rmdir(name)
 				return "", err
 			}
 			return dir, nil
