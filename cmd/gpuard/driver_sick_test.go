@@ -243,6 +243,7 @@ func TestDriverCauses(t *testing.T) {
 			t.Parallel()
 			r := newRack(t, a100s(test.gpus)...)
 			r.FailInit(test.fail)
+			r.env = append(r.env, "SITE="+bus(t, "0x10de")) // without a card there is no driver to load
 			r.unavailable(test.cause, test.says)
 		})
 	}

@@ -109,5 +109,5 @@ func TestQueueDamagedLine(t *testing.T) {
 			t.Fatalf("after %q: %+v", bad, ended)
 		}
 	}
-	contains(t, run(t, l.cmd("queue")).out, " of "+path+" is no record (it is no event: ")
+	contains(t, run(t, l.cmd("queue")).out, " of "+path+" is no record")
 }

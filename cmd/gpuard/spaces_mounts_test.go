@@ -36,7 +36,7 @@ func mountings() []mounts {
 		{name: "chroot with a folder above of its own", script: apartAlone + `mount --rbind / $PARENT/../root && mount -t tmpfs none $PARENT/../root$PARENT && exec chroot $PARENT/../root $GO'`,
 			private: "this mount namespace has another $PARENT than the machine"},
 		{name: "a user's chroot", script: `mkdir -p $PARENT/../jail/tmp && chmod 1777 $PARENT/../jail/tmp && ` + apartAlone + `cd $PARENT/../jail && for d in usr bin lib lib64 proc dev etc; do mkdir -p $d; test ! -e /$d || mount --rbind /$d $d; done
-			mkdir -p .$PARENT ./$DRIVER && chmod 1777 .$PARENT && mount --bind $DRIVER ./$DRIVER && PATH=/usr/bin:/bin exec chroot --userspec=1:1 . $GO'`, private: "this is a chroot"},
+			mkdir -p .$PARENT ./$DRIVER && chmod 1777 .$PARENT && mount --bind $DRIVER ./$DRIVER && PATH=/usr/sbin:/usr/bin:/sbin:/bin exec chroot --userspec=1:1 . $GO'`, private: "this is a chroot"},
 		{name: "a user, and nobody can tell", script: apartAlone + `mount -t tmpfs none $PARENT && chmod 1777 $PARENT && ` + asBob + `$GO'`, doubt: true},
 		{name: "a user, the machine's mounts", script: apartSlave + asBob + `$GO"; exit $?'`},
 		{name: "a user, another folder above", script: apartSlave + `mount -t tmpfs none $PARENT && chmod 1777 $PARENT && ` + asBob + `$GO"; exit $?'`, private: "$PARENT was mounted in this mount namespace alone"},

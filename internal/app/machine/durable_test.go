@@ -44,7 +44,7 @@ func TestHostFolder(t *testing.T) {
 	}
 	for name, want := range map[string]string{"gpu07": "gpu07", "a-b.example.org": "a-b.example.org", "../x/y": "_x_y", "": ""} {
 		folder := hostFolder(name, id, boot, "")
-		if got := NameOfHost(folder); got != want && want != "" || filepath.Base(folder) != folder || strings.HasPrefix(folder, ".") {
+		if got := (&Host{}).NameOfHost(folder); got != want && want != "" || filepath.Base(folder) != folder || strings.HasPrefix(folder, ".") {
 			t.Errorf("%q: %s is that of %q", name, folder, got)
 		}
 	}
