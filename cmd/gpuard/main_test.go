@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	apart.Watch()
 	gate.Driver = hardware.Works
 	// Most tests wait most of the time. -parallel of the command line is read later, and wins.
-	if err := flag.Set("test.parallel", fmt.Sprint(max(8, runtime.GOMAXPROCS(0)))); err != nil {
+	if err := flag.Set("test.parallel", fmt.Sprint(max(12, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
 	if len(os.Args) > 1 && os.Args[1] == "__rank" { // torchrun starts the file of this program, under its own name

@@ -22,6 +22,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/queue"
+	"gpuard/internal/gate"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/store"
 )
@@ -100,7 +101,7 @@ func (r *rig) noTickets() {
 // given to the request that was next.
 func TestWaitMany(t *testing.T) {
 	const devices = 8
-	processes, linger := 500, "LINGER=300ms"
+	processes, linger := gate.Soaked(500, 200), "LINGER=300ms"
 	if raced || testing.Short() {
 		processes, linger = 90, "LINGER=1s"
 	}

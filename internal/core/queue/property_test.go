@@ -19,7 +19,7 @@ import (
 
 // worlds is how many of each kind there are, with seeds from 1 on, and how many jobs come in each.
 func worlds() (seeds uint64, jobs int) {
-	return uint64(gate.Soaked(100, 6)), gate.Soaked(5000, 250)
+	return uint64(gate.Soaked(100, 4)), gate.Soaked(5000, 250)
 }
 
 // longest time that a job runs in these worlds.
@@ -298,7 +298,7 @@ func TestNoJobStarves(t *testing.T) {
 		w.run()
 		w.finish(n)
 	}
-	if n.impatient < 10 || n.ahead < 10 || n.together < 100 || n.inTimes < 5 {
+	if n.impatient < gate.Soaked(10, 3) || n.ahead < gate.Soaked(10, 4) || n.together < gate.Soaked(100, 50) || n.inTimes < gate.Soaked(5, 2) {
 		t.Errorf("%+v: that proves little", n)
 	}
 }
@@ -402,7 +402,7 @@ func TestNeverTooMuchAndNeverOutOfOrder(t *testing.T) {
 		w.run()
 		w.finish(n)
 	}
-	if n.ahead < 5 || n.together < 100 || n.passed < 100 {
+	if n.ahead < gate.Soaked(5, 2) || n.together < gate.Soaked(100, 50) || n.passed < gate.Soaked(100, 50) {
 		t.Errorf("%+v: that proves little", n)
 	}
 }
