@@ -130,7 +130,7 @@ func TestQueueRules(t *testing.T) {
 	}
 	got := run(t, l.submitting("--hold", "--", "true"))
 	same(t, "one too many", got.code, 122)
-	contains(t, got.err, "lets 2 of your", "config.yaml:2")
+	contains(t, strings.Join(strings.Fields(got.err), " "), "lets 2 of your", "config.yaml:2")
 	var a struct{ Jobs []queue.Entry }
 	if err := json.Unmarshal([]byte(l.run("queue", "--json").out), &a); err != nil || len(a.Jobs) != 2 {
 		t.Error(err, a)

@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -105,6 +107,37 @@ func TestServicesUnhealthyRestart(t *testing.T) {
 	same(t, "restarts", last.row("web").Seen.Restarts, 2)
 	c.until("all is over", nothing)
 	c.check()
+}
+
+// TestServicesLoopOutlastsALock: a service that is to be started again is not given up because another process keeps the
+// lock of the lease folder for too long.
+func TestServicesLoopOutlastsALock(t *testing.T) {
+	t.Parallel()
+	c := newTeam(t, "demo:1xL4", "services:\n  web: {command: [sh, -c, exit 4], restart: always}\n")
+	c.do("up")
+	looping := func(more int) func(*sight) bool {
+		return func(s *sight) bool {
+			web := s.row("web").Seen
+			return web.State == service.Restarting && web.Streak > more && web.Lease == ""
+		}
+	}
+	before := c.until("it ends again and again", looping(3)).row("web").Seen.Streak
+	locks, _ := filepath.Glob(filepath.Join(c.state, "machines", "*", "lock"))
+	if len(locks) != 1 {
+		t.Fatalf("locks: %v", locks)
+	}
+	keeper := program(t, c.state, nil, locks[0])
+	keeper.Args[0] = "keeplock"
+	in, err := keeper.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the lock is taken", begin(t, keeper), "locked <nil>")
+	time.Sleep(time.Second) // a claim waits for 300 ms
+	_ = in.Close()
+	_ = keeper.Wait()
+	c.until("it is started again", looping(before+1))
+	c.do("down")
 }
 
 // TestServicesLoopFreesGPU: a service that ends again and again has no GPU until its next start.

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/launch"
+	"gpuard/internal/host/store"
 )
 
 // move asks for another device for a command that runs.
@@ -29,7 +31,7 @@ func (s *supervision) elsewhere(ctx context.Context, l *Launch, m move) *Launch 
 	spec := s.limited(s.spec)
 	spec.Waiting, spec.Moving = job.Waiting{No: true}, l.Lease
 	spec.Avoid = append(l.Plan.UUIDs(), m.avoid...)
-	next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting}, spec)
+	next, err := s.prepareUnlocked(ctx, spec)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.host.Say(fmt.Sprintf("%s: the command stays where it is: %v", m.reason, err))
@@ -162,7 +164,7 @@ func (s *supervision) onward(ctx context.Context, l *Launch, child *launch.Child
 func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
 	spec := s.limited(s.spec)
 	spec.Avoid = broken
-	next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting}, spec)
+	next, err := s.prepareUnlocked(ctx, spec)
 	if err != nil {
 		if s.done.Why = err.Error(); ctx.Err() == nil {
 			s.host.Say("the command is not started again: " + s.done.Why)
@@ -171,6 +173,24 @@ func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
 	}
 	next.spec = s.spec
 	return next
+}
+
+// prepareUnlocked leases as soon as the lock of the lease folder can be had: another process that keeps it too long is no
+// reason to give up a command that is to be started again.
+func (s *supervision) prepareUnlocked(ctx context.Context, spec job.Spec) (*Launch, error) {
+	for told := false; ; told = true {
+		next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting}, spec)
+		var locked *store.LockedError
+		if !errors.As(err, &locked) {
+			return next, err
+		}
+		if !told {
+			s.host.Say("trying again until the command can be started: " + err.Error())
+		}
+		if !rest(ctx, time.Second) {
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // meant is how long a program may take to end when it is told to.
