@@ -130,13 +130,15 @@ func (p *Place) makePath(folders []string, callers string) (string, error) {
 		}
 	}
 	for _, folder := range folders {
-		real, err := filepath.EvalSymlinks(folder)
-		if err != nil || !filepath.IsAbs(real) || slices.Contains(path, real) {
+		place, err := filepath.EvalSymlinks(folder)
+		if err != nil || !filepath.IsAbs(place) || slices.Contains(path, place) {
 			continue
 		}
-		if path = append(path, real); shows(real) {
+
+		path = append(path, place)
+		if shows(place) {
 			path[len(path)-1] = p.in(fmt.Sprint("bin", len(path)))
-			if err := link(path[len(path)-1], real); err != nil {
+			if err := link(path[len(path)-1], place); err != nil {
 				return "", err
 			}
 		}

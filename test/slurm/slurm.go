@@ -158,7 +158,7 @@ func (c Cluster) ready(t testing.TB) {
 		}
 		if time.Now().After(deadline) {
 			log, _ := os.ReadFile(c.in("slurmd.log"))
-			gate.NeedStart(t, "slurm", fmt.Errorf("the node is not idle after 30 s: %v\n%s%s", err, out, log))
+			gate.NeedStart(t, "slurm", fmt.Errorf("the node is not idle after 30 s: %w\n%s%s", err, out, log))
 		}
 	}
 }

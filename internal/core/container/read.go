@@ -148,9 +148,9 @@ func (g grammar) readMixed(words []string) (options []option, others []string, e
 
 // readOne reads the first option of words, and says how many of them it takes.
 func (g grammar) readOne(words []string) (o option, n int, err error) {
-	word, needs := words[0], false
+	word := words[0]
+	var needs, given bool
 	if strings.HasPrefix(word, "--") {
-		given := false
 		o.name, o.value, given = strings.Cut(word, "=")
 		o.name = cmp.Or(aliases()[o.name], o.name)
 		needs = !given && g.takesOne(o.name)

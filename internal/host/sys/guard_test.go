@@ -58,28 +58,28 @@ func TestGuarded(t *testing.T) {
 func TestOpenOwn(t *testing.T) {
 	top := t.TempDir()
 	at := func(name string) string { return filepath.Join(top, name) }
-	make := func(path string) error {
+	makeAt := func(path string) error {
 		dir, err := sys.OpenOwn(path, 0o700)
 		if err == nil {
 			err = errors.Join(dir.Write("file", nil, 0o600), dir.Remove("file"), dir.Close())
 		}
 		return err
 	}
-	must(t, make(at("a/b/c")), make(at("a/b/c")), os.Symlink("a", at("link")), make(at("link/d")))
+	must(t, makeAt(at("a/b/c")), makeAt(at("a/b/c")), os.Symlink("a", at("link")), makeAt(at("link/d")))
 	for _, path := range []string{"a", "a/b", "a/b/c", "a/d"} {
 		if got := mode(t, at(path)); got != 0o700 {
 			t.Errorf("%s has mode %o", path, got)
 		}
 	}
-	must(t, os.Mkdir(at("open"), 0o700), unix.Chmod(at("open"), 0o1777), make(at("open/mine")))
+	must(t, os.Mkdir(at("open"), 0o700), unix.Chmod(at("open"), 0o1777), makeAt(at("open/mine")))
 	for path, want := range map[string]string{"open": "others may write in " + at("open"), "file/x": "not a directory"} {
 		must(t, os.WriteFile(at("file"), nil, 0o600))
-		if err := make(at(path)); err == nil || !strings.Contains(err.Error(), want) {
+		if err := makeAt(at(path)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
 	must(t, unix.Chmod(at("open"), 0o777))
-	if err := make(at("open/x/y")); err == nil || !strings.Contains(err.Error(), "all users may write in "+at("open")) {
+	if err := makeAt(at("open/x/y")); err == nil || !strings.Contains(err.Error(), "all users may write in "+at("open")) {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(at("open/x")); !errors.Is(err, os.ErrNotExist) {

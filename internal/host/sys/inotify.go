@@ -44,7 +44,7 @@ func (n *Inotify) Add(path string, what uint32) (watch int32, err error) {
 }
 
 // Read waits for changes. Only one goroutine may call it.
-func (n *Inotify) Read() (events []event, err error) {
+func (n *Inotify) Read() (events []event, err error) { //nolint:revive // callers only range over them
 	size, err := n.File.Read(n.buf)
 	for rest := n.buf[:max(size, 0)]; len(rest) >= unix.SizeofInotifyEvent; {
 		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(rest[12:]))

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -45,7 +46,7 @@ func TestPagesOfOnePeer(t *testing.T) {
 		server := serverOf(s.Handler())
 		go func() { _ = server.Serve(l) }()
 		defer server.Close()
-		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return net.Dial(network, l.Addr().String()) }}}
+		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial(network, l.Addr().String()) }}}
 		open := func() (code int, text string) {
 			answer, err := client.Get("http://127.0.0.1/events")
 			if err != nil {
