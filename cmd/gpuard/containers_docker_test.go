@@ -104,7 +104,7 @@ func (d *dockyard) stop() {
 		return
 	}
 	_ = d.daemon.Process.Signal(unix.SIGTERM)
-	_ = <-d.ended
+	d.t.Logf("dockerd has ended: %v", <-d.ended)
 }
 
 // TestDocker: a real Docker engine is asked for exactly the devices of the lease, and the lease lives as long as the
