@@ -114,6 +114,7 @@ esac
 		code          int
 	}{
 		{"up -d", "cannot start service db beside a lease: ./link among its volumes: it shows the container devices", 125},
+		{"run -v ./link:/x web", "cannot keep the container to its lease with -v ./link:/x: it shows the container devices", 125},
 		{"up --watch web", "cannot keep the container to its lease with --watch", 125},
 		{"watch", "cannot lease for docker compose watch", 125},
 		{"up -d web", "", 0},

@@ -127,13 +127,18 @@ func TestLook(t *testing.T) {
 	}
 	e, _ := scripted(t, "podman", `case "$*" in
 "volume inspect devs none") echo '[{"Name": "devs", "Options": {"type": "none", "o": "bind", "device": "/dev"}}]'; echo 'Error: no such volume none' >&2; exit 1 ;;
+"volume inspect evil plain") echo '[{"Name": "evil", "Options": {"type": "none", "o": "bind", "device": "/dev"}}, {"Name": "plain", "Options": null}]' ;;
+"volume inspect over") echo '[{"Name": "over", "Options": {"type": "overlay", "o": "lowerdir=/proc"}}]' ;;
+"inspect --type container filled") echo '[{"Id": "2", "Mounts": [{"Type": "volume", "Name": "evil", "Source": "/x"}, {"Type": "volume", "Name": "plain", "Source": "/y"}]}]' ;;
+"pod inspect six") echo '[{"mounts": [{"Type": "volume", "Name": "over", "Source": "/x"}]}]' ;;
 "inspect --type container greedy") echo '[{"Id": "1", "Mounts": [{"Type": "bind", "Source": "/proc"}, {"Type": "volume", "Source": "/x"}]}]' ;;
+"inspect --type container unsaid") echo '[{"Id": "3", "Mounts": [{"Type": "volume", "Name": "silent"}]}]' ;;
 "pod inspect four") echo '{"devices": [{"PathOnHost": "/dev/nvidia3"}], "mounts": [{"Type": "bind", "Source": "/srv"}]}' ;;
 "pod inspect five") echo '[{"devices": [{"PathOnHost": "/dev/nvidia2"}]}]' ;;
 *) exit 9 ;;
 esac`)
 	found, err := e.Look(t.Context(), container.Asked{
-		Paths: []string{"./link", "a/b/far/../dev", "link/none", "/dev/null"}, Patterns: []string{"lin?", "none*"}, Volumes: []string{"devs", "none"}, Containers: []string{"greedy"}, Pods: []string{"four", "five"},
+		Paths: []string{"./link", "a/b/far/../dev", "link/none", "/dev/null"}, Patterns: []string{"lin?", "none*"}, Volumes: []string{"devs", "none"}, Containers: []string{"greedy", "filled"}, Pods: []string{"four", "five", "six"},
 	}, true)
 	if err != nil {
 		t.Fatal(err)
@@ -151,6 +156,8 @@ esac`)
 		"a pattern without a file": {found.Paths["none*"], ""},
 		"a volume":                 {found.Volumes["devs"], "/dev /dev"},
 		"a container":              {found.Others["greedy"], "/proc /proc"},
+		"a container's volumes":    {found.Others["filled"], "/dev /dev"},
+		"a pod's volumes":          {found.Others["six"], "/proc /proc"},
 		"a pod of podman 4":        {found.Others["four"], "/srv /srv /dev/nvidia3 /dev/nvidia3"},
 		"a pod of podman 5":        {found.Others["five"], "/dev/nvidia2 /dev/nvidia2"},
 	} {
@@ -161,7 +168,9 @@ esac`)
 	if !found.Rootless || found.Dir != dir {
 		t.Errorf("%+v", found)
 	}
-	if _, err := e.Look(t.Context(), container.Asked{Volumes: []string{"silent"}}, false); err == nil {
-		t.Error("an engine that does not answer is believed")
+	for _, asked := range []container.Asked{{Volumes: []string{"silent"}}, {Containers: []string{"unsaid"}}} {
+		if _, err := e.Look(t.Context(), asked, false); err == nil {
+			t.Errorf("an engine that does not answer about %+v is believed", asked)
+		}
 	}
 }

@@ -85,7 +85,9 @@ func (e Engine) lookAtOthers(ctx context.Context, asked container.Asked, found m
 			return fmt.Errorf("cannot ask %s about the container %s: %w", e.Name, name, err)
 		}
 		for _, c := range all {
-			found[name] = append(found[name], c.Mounts.paths()...)
+			if err := e.lookAtMounts(ctx, c.Mounts, name, found); err != nil {
+				return err
+			}
 		}
 	}
 	for _, name := range asked.Pods {
@@ -101,7 +103,9 @@ func (e Engine) lookAtOthers(ctx context.Context, asked container.Asked, found m
 			return fmt.Errorf("cannot ask %s about the pod %s: %w", e.Name, name, orBad(err, bad))
 		}
 		for _, pod := range pods {
-			found[name] = append(found[name], pod.Mounts.paths()...)
+			if err := e.lookAtMounts(ctx, pod.Mounts, name, found); err != nil {
+				return err
+			}
 			for _, device := range pod.Devices {
 				found[name] = append(found[name], realPaths(device.PathOnHost)...)
 			}
@@ -111,16 +115,28 @@ func (e Engine) lookAtOthers(ctx context.Context, asked container.Asked, found m
 }
 
 // mounts are what a container or a pod is shown.
-type mounts []struct{ Type, Source string }
+type mounts []struct{ Type, Name, Source string }
 
-// paths are the folders and files of this machine among them. Volumes lie in a folder of the engine's own.
-func (m mounts) paths() (paths []string) {
-	for _, mount := range m {
-		if mount.Type == "bind" && mount.Source != "" {
-			paths = append(paths, realPaths(mount.Source)...)
+// lookAtMounts finds out what the mounts of a container or a pod show of this machine. Volumes lie in a folder of the engine's
+// own, and one may have been made of a folder.
+func (e Engine) lookAtMounts(ctx context.Context, all mounts, owner string, found map[string][]string) error {
+	var names []string
+	for _, mount := range all {
+		switch {
+		case mount.Type == "volume" && mount.Name != "":
+			names = append(names, mount.Name)
+		case mount.Type == "bind" && mount.Source != "":
+			found[owner] = append(found[owner], realPaths(mount.Source)...)
 		}
 	}
-	return paths
+	volumes := map[string][]string{}
+	if err := e.lookAtVolumes(ctx, names, volumes); err != nil {
+		return err
+	}
+	for _, paths := range volumes {
+		found[owner] = append(found[owner], paths...)
+	}
+	return nil
 }
 
 // missing reports whether an engine says that something does not exist.

@@ -31,6 +31,11 @@ func (c *contained) composed(ctx context.Context, host *machine.Host, spec job.S
 	if err != nil {
 		return nil, spec, err
 	}
+
+	// What the options of a run name is judged also where no service has GPUs.
+	if err := c.call.Check(); err != nil {
+		return nil, spec, &exit.Usage{Text: err.Error()}
+	}
 	if c.services, err = c.call.Starts(project); err == nil {
 		err = c.once(ctx, project)
 	}
@@ -48,9 +53,6 @@ func (c *contained) composed(ctx context.Context, host *machine.Host, spec job.S
 		return nil, spec, exit.Usagef("cannot lease another number of GPUs than the services ask for, which is %d; leave --gpus out", n)
 	case spec.Devices == nil:
 		spec.GPUs = n
-	}
-	if err := c.call.Check(); err != nil {
-		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
 	if spec.Name == "" {
 		spec.Name = project.Name

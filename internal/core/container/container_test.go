@@ -143,6 +143,55 @@ func TestBeyondLease(t *testing.T) {
 	}
 }
 
+// TestROCm: the line of AMD's pages, which gives a container all GPUs, starts it with those of the lease. One other GPU by name
+// is refused.
+func TestROCm(t *testing.T) {
+	t.Parallel()
+	amd := gpu.Device{Index: 1, UUID: "GPU-amd", Vendor: gpu.AMD, Minor: new(129)}
+	nodes, err := Choose(Facts{Engine: "docker", Files: Shared(gpu.AMD)}, []gpu.Device{amd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cdi, err := Choose(Facts{Engine: "docker", CDI: true, Names: []string{"amd.com/gpu=1"}}, []gpu.Device{amd})
+	if err != nil || cdi.Kind != "cdi" {
+		t.Fatal(cdi.Kind, err)
+	}
+	const place = " is left out: the lease's GPUs take its place"
+	for line, want := range map[string]string{
+		"docker run --device=/dev/kfd --device=/dev/dri --group-add video image":                      "--device=/dev/kfd" + place + "; --device=/dev/dri" + place,
+		"docker run --device /dev/kfd:/dev/kfd --device /dev/dri/:/dev/dri:rwm --group-add=109 image": "--device /dev/kfd:/dev/kfd" + place + "; --device /dev/dri/:/dev/dri:rwm" + place,
+		"podman run --device /dev/kfd,/dev/dri image":                                                 "--device /dev/kfd,/dev/dri" + place,
+		"docker run --device /dev/kfd --device /dev/dri/renderD129 image":                             "--device /dev/kfd" + place + "; --device /dev/dri/renderD129 is left out: it is of the lease",
+		"docker run --device /dev/dri/renderD128 image":                                               "",
+		"docker run --device /dev/dri/card0 image":                                                    "",
+		"docker run --device /dev/dri/by-path image":                                                  "",
+		"docker run --device /dev image":                                                              "",
+		"docker run -v /dev/dri:/dev/dri image":                                                       "",
+		"docker run --device /dev/snd,/dev/dri image":                                                 "",
+	} {
+		for _, form := range []Form{nodes, cdi} {
+			call, err := Read(typed(t, line))
+			if err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			argv, notes, err := call.With(form)
+			if said := strings.Join(notes, "; "); said != want || (err != nil) != (want == "") {
+				t.Errorf("%s, by %s: %q %v, want %q", line, form.Kind, said, err, want)
+			}
+			if at := slices.Index(argv, "/dev/kfd"); at >= 0 && slices.Contains(argv[at+1:], "/dev/kfd") {
+				t.Errorf("%s: %q has a device twice", line, argv)
+			}
+			if err := call.Check(); want != "" && err != nil {
+				t.Errorf("%s is refused before there is a lease: %v", line, err)
+			}
+		}
+	}
+	call, _ := Read(typed(t, "docker run --device /dev/dri image"))
+	if _, _, err := call.With(lease(t, Facts{Engine: "docker", Toolkit: true}, 1)); err == nil {
+		t.Error("a lease of NVIDIA's GPUs takes the place of /dev/dri")
+	}
+}
+
 // TestChoose: the form follows what the engine can take.
 func TestChoose(t *testing.T) {
 	t.Parallel()

@@ -30,12 +30,14 @@ type Form struct {
 	nodes []string // device files that are the lease's
 	count int      // of devices
 	any   bool     // the lease's device files are not known yet
+	amd   bool     // some of the devices are AMD's
 }
 
 // Choose decides the form for these devices: CDI where the engine lists every one of them, else docker's device request
 // where something answers it, else the device files. A MIG device has no file of its own that would do.
 func Choose(f Facts, devices []gpu.Device) (Form, error) {
-	form := Form{count: len(devices)}
+	isAMD := func(d gpu.Device) bool { return d.Vendor == gpu.AMD }
+	form := Form{count: len(devices), amd: slices.ContainsFunc(devices, isAMD)}
 	names, listed := cdiNames(f, devices)
 	nvidia := !slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.Vendor != gpu.NVIDIA })
 	for _, d := range devices {
@@ -108,7 +110,7 @@ func (form *Form) addNodes(f Facts, devices []gpu.Device) error {
 	for _, file := range append(shared, form.nodes...) {
 		form.Words = append(form.Words, "--device", file)
 	}
-	if slices.ContainsFunc(devices, func(d gpu.Device) bool { return d.Vendor == gpu.AMD }) {
+	if form.amd {
 		group := "video"
 		if f.Rootless && f.Engine == "podman" {
 			group = "keep-groups"

@@ -18,7 +18,7 @@ func (c Call) judge(o option, form Form) (drop, why string) {
 	case "--device":
 		return c.judgeDevices(o.value, form)
 	case "--gpus":
-		return "the lease's GPUs take its place", ""
+		return inItsPlace, ""
 	case "--env":
 		return form.env(o.value), ""
 	case "--label":
@@ -134,6 +134,9 @@ func (c Call) judgeDevice(value string, form Form) (drop, why string) {
 		switch {
 		case slices.Contains(form.nodes, p) || form.any && isOwn(p):
 			drop = "it is of the lease"
+		// So AMD's pages give a container all GPUs.
+		case (form.amd || form.any) && (p == "/dev/kfd" || p == "/dev/dri"):
+			drop = inItsPlace
 		case p == "/dev/kfd":
 		case judgePath(p) != "":
 			return "", "it is not of the lease, or gpuard does not know that it is no GPU"
@@ -156,7 +159,7 @@ func judgeQualified(name string) (drop, why string) {
 	kind, _, _ := strings.Cut(name, "=")
 	switch kind {
 	case "nvidia.com/gpu", "runtime.nvidia.com/gpu", "nvidia.com/mig", "amd.com/gpu":
-		return "the lease's GPUs take its place", ""
+		return inItsPlace, ""
 	case "nvidia.com/gds", "nvidia.com/gdrcopy", "nvidia.com/mofed":
 		return "", ""
 	}
@@ -241,6 +244,9 @@ func (form Form) env(assignment string) string {
 	}
 	return ""
 }
+
+// inItsPlace is said of what asks for GPUs without a choice, and is left out.
+const inItsPlace = "the lease's GPUs take its place"
 
 // byLease is said of what chooses GPUs and is left out.
 const byLease = "the lease decides"

@@ -116,6 +116,8 @@ func judgePath(p string) string {
 		return "through the processes in /proc it could reach devices that are not of the lease"
 	case isSocket(p):
 		return "through the engine's socket it could start containers that have no lease"
+	case holdsSockets(p):
+		return "through the engine's socket in it, it could start containers that have no lease; of such a folder show it the file that it needs, by its name"
 	}
 	return ""
 }
@@ -123,11 +125,32 @@ func judgePath(p string) string {
 // harmlessProc are entries of /proc that lead to no process.
 const harmlessProc = "buddyinfo cmdline config.gz cpuinfo crypto diskstats driver filesystems interrupts loadavg mdstat meminfo modules partitions stat swaps uptime version vmstat zoneinfo"
 
-// isSocket reports whether a path is the socket of an engine, or a folder of such.
+// engines are the names in those of the sockets of engines, and of the folders of such.
+const engines = "docker podman containerd crio buildkit"
+
+// isSocket reports whether a path is the socket of an engine.
 func isSocket(p string) bool {
 	base := path.Base(p)
-	named := strings.HasSuffix(base, ".sock") && slices.ContainsFunc(strings.Fields("docker podman containerd crio buildkit"), func(name string) bool { return strings.Contains(base, name) })
-	return named || matchesPath("/run/user/*/podman", p) || slices.Contains(strings.Fields("/run /var/run /run/podman /run/docker /run/containerd /run/crio /var/run/podman /var/run/docker /var/run/containerd"), p)
+	return strings.HasSuffix(base, ".sock") && slices.ContainsFunc(strings.Fields(engines), func(name string) bool { return strings.Contains(base, name) })
+}
+
+// holdsSockets reports whether a path is a folder with sockets of engines: one of /run, or of a user's folder there, where
+// rootless engines have theirs. Of other files in such a folder each may be shown by its name.
+func holdsSockets(p string) bool {
+	if within(p, "/var/run") {
+		p = strings.TrimPrefix(p, "/var")
+	}
+	patterns := []string{"/run", "/run/user", "/run/user/*", "/run/*/containerd"}
+	for name := range strings.FieldsSeq(engines) {
+		patterns = append(patterns, "/run/"+name)
+		if matchesPath("/run/user/*/"+name+"*", p) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		fits, _ := path.Match(pattern, p)
+		return fits
+	})
 }
 
 // harmlessDevices are device files and folders of such, below /dev, by which no GPU is opened. Those of NVIDIA's are what
@@ -146,7 +169,7 @@ func devicePaths() (patterns []string) {
 
 // matchesPath reports whether a path, or a folder that it is in, is of a pattern.
 func matchesPath(pattern, p string) bool {
-	for ; p != "/"; p = path.Dir(p) {
+	for ; len(p) > 1; p = path.Dir(p) {
 		if fits, _ := path.Match(pattern, p); fits {
 			return true
 		}
