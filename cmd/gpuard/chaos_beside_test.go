@@ -67,6 +67,9 @@ kill -0 $own && echo the one inside lives`
 		if rand.IntN(2) == 0 {
 			whose = uid
 		}
+		if n < 2 { // root and a user, each for a process of the other
+			uid, whose, form, space = b.users[n], b.users[1-n], forms[0], ""
+		}
 
 		pid := strconv.Itoa(b.pids[whose])
 		args := slices.Concat(b.words(space), []string{b.program, "evict"}, form, []string{pid})
