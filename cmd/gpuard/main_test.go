@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	roles := map[string]func(){"gpuard": main, "hasty": hasty, "trusting": trusting, "pausing": pausing, "lasting": lastingly, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
-		"surveyed": surveyed, "strict": strict, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "threadless": threadless, "rank": rank, "served": served, "kubectl": kubectl.Main}
+		"surveyed": surveyed, "strict": strict, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "threadless": threadless, "rank": rank, "served": served, "kubectl": kubectl.Main, "stubengine": stubEngine, "contained": inContainer}
 	temporary, chosen := os.LookupEnv("TMPDIR")
 	if roles[filepath.Base(os.Args[0])] == nil {
 		var err error

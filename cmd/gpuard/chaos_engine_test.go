@@ -1,0 +1,178 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/app/engine"
+)
+
+// stubEngine is a container engine for the chaos: its containers are processes that have nothing of their client, and live
+// on when that is killed. A container's file in $ENGINE is locked as long as it lives.
+func stubEngine() {
+	var answer any
+	folder := os.Getenv("ENGINE")
+	switch args := os.Args[1:]; args[0] {
+	case "info":
+		answer = map[string]any{"ServerVersion": "29.0.0", "Runtimes": map[string]any{"nvidia": map[string]any{}}}
+	case "ps":
+		_, lease, _ := strings.Cut(args[len(args)-1], engine.LeaseLabel+"=")
+		for _, c := range containersOf(folder, lease) {
+			fmt.Println(c.ID)
+		}
+		return
+	case "inspect":
+		answer = slices.DeleteFunc(containersOf(folder, ""), func(c engine.Container) bool { return !slices.Contains(args, c.ID) })
+	case "run":
+		os.Exit(runContainer(folder, args))
+	default:
+		fmt.Fprintf(os.Stderr, "cannot do %q\n", args)
+		os.Exit(125)
+	}
+	text, err := json.Marshal(answer)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(string(text))
+}
+
+// containersOf are those of an engine and a lease that live; "" is any lease.
+func containersOf(folder, lease string) []engine.Container {
+	all := []engine.Container{}
+	found, _ := filepath.Glob(filepath.Join(folder, "*.json"))
+	for _, path := range found {
+		file, err := os.Open(path)
+		if err != nil {
+			continue
+		}
+		var c engine.Container
+		lives := unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
+		text, _ := io.ReadAll(file)
+		_ = file.Close()
+		if lives && json.Unmarshal(text, &c) == nil && (lease == "" || c.Config.Labels[engine.LeaseLabel] == lease) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// runContainer starts a container, and ends as it does.
+func runContainer(folder string, args []string) int {
+	c := engine.Container{ID: fmt.Sprintf("%016x", rand.Uint64())}
+	c.Config.Labels = map[string]string{}
+	for i, word := range args {
+		if name, value, found := strings.Cut(word, "="); found && args[i-1] == "--label" {
+			c.Config.Labels[name] = value
+		}
+	}
+	path := filepath.Join(folder, c.ID)
+	file, err := os.Create(path)
+	if err == nil {
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+	}
+	if err == nil {
+		err = unix.CloseRange(3, 1<<20, unix.CLOSE_RANGE_CLOEXEC) // the lock of the lease is the client's
+	}
+	self, _ := os.Executable()
+	cmd := exec.Command(self)
+	cmd.Args = []string{"contained", path}
+	cmd.Env = append(os.Environ(), "GPUARD_LEASE="+c.Config.Labels[engine.LeaseLabel], "GPUARD_GPUS="+c.Config.Labels[engine.DevicesLabel])
+	cmd.ExtraFiles, cmd.SysProcAttr = []*os.File{file}, &syscall.SysProcAttr{Setsid: true}
+	var begin io.WriteCloser
+	if err == nil {
+		begin, err = cmd.StdinPipe()
+	}
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err == nil {
+		c.State.Status, c.State.PID = "running", cmd.Process.Pid
+		err = json.NewEncoder(file).Encode(c)
+		_ = file.Close()
+	}
+	if err == nil {
+		err = os.Rename(path, path+".json")
+	}
+	if err == nil {
+		_, err = begin.Write([]byte{'\n'}) // only now that others can see it
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cannot run a container:", err)
+		return 125
+	}
+	_ = cmd.Wait()
+	_ = os.Remove(path + ".json")
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return cmd.ProcessState.ExitCode()
+}
+
+// inContainer is what runs in a container: nothing if its client was killed before it was written down.
+func inContainer() {
+	if n, _ := os.Stdin.Read(make([]byte, 1)); n == 1 {
+		occupy()
+	}
+}
+
+// newEngine installs the engine as docker, and returns the environment in which it is found.
+func (c *chaos) newEngine(env []string) []string {
+	c.t.Helper()
+	bin := filepath.Dir(c.program)
+	folder := c.t.TempDir()
+	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.Symlink("gpuard", filepath.Join(bin, "stubengine")); err != nil {
+		c.t.Fatal(err)
+	}
+	writeFile(c.t, filepath.Join(bin, "docker"), fmt.Sprintf("#!/bin/sh\nENGINE=%s exec %s/stubengine \"$@\"\n", folder, bin), 0o755)
+	path := ""
+	for _, pair := range env {
+		if value, found := strings.CutPrefix(pair, "PATH="); found {
+			path = value
+		}
+	}
+	c.beside = append(c.beside, func(stop <-chan struct{}) { c.killContainers(stop, folder) })
+	return []string{"PATH=" + bin + ":" + path, "DOCKER_HOST=unix:///none"}
+}
+
+// clientless is in the command line of holders that must not be killed: whoever kills the holder of a container without a
+// client frees its lease (docs/decisions/0027-containers.md).
+const clientless = "/without-a-client"
+
+func withoutClient(pid int) bool {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return len(line) == 0 || strings.Contains(string(line), clientless)
+}
+
+// container prepares a run in a container, whose client may be killed if attacked.
+func (c *chaos) container(uid uint32, words string, attacked bool, flags ...string) *exec.Cmd {
+	cmd := c.cmd(uid, slices.Concat(c.words(words), []string{c.program, "docker", "-q"}, flags, []string{"--", "run", "--rm", "image"})...)
+	if attacked {
+		cmd.Env = append(cmd.Env, "DOCKER_CONFIG="+clientless)
+	}
+	return cmd
+}
+
+// killContainers kills containers, until stop.
+func (c *chaos) killContainers(stop <-chan struct{}, folder string) {
+	for pause(stop, 300*time.Millisecond) {
+		if found := containersOf(folder, ""); len(found) > 0 && unix.Kill(found[rand.IntN(len(found))].State.PID, unix.SIGKILL) == nil {
+			c.mu.Lock()
+			c.sent["container killed"]++
+			c.mu.Unlock()
+		}
+	}
+}
