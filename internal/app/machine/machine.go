@@ -71,9 +71,9 @@ type Messages struct {
 	Live  bool                   // standard error is a terminal
 }
 
-// Outlive is called before a process starts a command that it must not leave alone: a crash of the driver's library is
+// SurviveDriver is called before a process starts a command that it must not leave alone: a crash of the driver's library is
 // from now on that of a child.
-func (h *Host) Outlive() {
+func (h *Host) SurviveDriver() {
 	if h.Separate != nil {
 		h.Separate()
 	}
