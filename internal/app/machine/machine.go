@@ -108,7 +108,7 @@ func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 			h.Say(fmt.Sprintf("the driver took %.1f s to start, as it does each time while persistence mode is off: sudo nvidia-smi -pm 1", spent.Seconds()))
 		}
 		if what&gpu.Processes != 0 {
-			h.Proc.Fill(&m, time.Now())
+			h.Proc.Fill(&m, time.Now(), h.IsApart())
 		}
 		return m, nil
 	case h.Machine == "demo" || strings.HasPrefix(h.Machine, "demo:"):

@@ -9,8 +9,7 @@ import (
 
 // Unlisted says why the driver's list of processes is no witness for these devices, "" when it is.
 func (h *Host) Unlisted(m gpu.Machine, ids []gpu.UUID) string {
-	initial, err := h.Proc.InitialPIDNamespace()
-	inside := err == nil && !initial
+	inside := h.IsApart()
 	for _, d := range m.Devices {
 		meant := slices.ContainsFunc(ids, func(id gpu.UUID) bool {
 			o, _, ok := m.Find(id)

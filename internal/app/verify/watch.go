@@ -106,7 +106,7 @@ func (w *watch) readOnce(ctx context.Context) {
 	f := &w.facts
 	w.gather()
 	what := gpu.Processes
-	if initial, err := w.host.Proc.InitialPIDNamespace(); err == nil && !initial {
+	if w.host.IsApart() {
 		what |= gpu.Load
 	}
 	m, err := w.host.Read(ctx, what)
