@@ -106,7 +106,7 @@ func (w *watch) readOnce(ctx context.Context) {
 	f := &w.facts
 	w.gather()
 	what := gpu.Processes
-	if w.host.IsApart() {
+	if initial, err := w.host.Proc.InitialPIDNamespace(); err == nil && !initial {
 		what |= gpu.Load
 	}
 	m, err := w.host.Read(ctx, what)
