@@ -22,7 +22,7 @@ import (
 )
 
 // driver is NVML, opened on first use and kept: one initialisation per process. If it crashes in a process that runs no
-// command, that process begins again without it (host/crash). A process that runs a command calls outlive first.
+// command, that process begins again without it (host/crash). A process that runs a command calls readInChild first.
 type driver struct {
 	deadline time.Duration
 	devices  string // folder with an entry for each device that the kernel driver has
@@ -54,7 +54,7 @@ func (d *driver) readers(root string) machine.Readers {
 		Unread:    func() []gpu.Device { return pci.Others(root) },
 		Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
 		Events:    d.events,
-		Separate:  d.outlive,
+		Separate:  d.readInChild,
 		KernelLog: root,
 	}
 }
@@ -74,9 +74,9 @@ func serveReadings(d *driver, args []string) (err error) {
 	return driverchild.Serve(os.Stdin, os.Stdout, d.read, d.events)
 }
 
-// outlive makes this process one that does not end when the library crashes: a child calls it. A call that hangs in this
+// readInChild makes this process one that does not end when the library crashes: a child calls it. A call that hangs in this
 // process since before may crash yet.
-func (d *driver) outlive() {
+func (d *driver) readInChild() {
 	if d.catcher != nil {
 		d.catcher.Park()
 	}

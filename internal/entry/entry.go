@@ -69,7 +69,7 @@ func begin(host *machine.Host, views cli.Views) int {
 		return 125
 	}
 	if helper && os.Args[1] != observe.Flag {
-		host.Outlive()
+		host.SurviveDriver()
 	}
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == sweep.Flag:

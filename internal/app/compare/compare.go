@@ -81,7 +81,7 @@ type experiment struct {
 // anything starts; one that is in use is waited for. An experiment that is interrupted, or that an error ends, has the runs
 // that were complete.
 func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress)) (*Result, error) {
-	host.Outlive()
+	host.SurviveDriver()
 	x := &experiment{request: r, host: host, show: show, result: &Result{Runs: []core.Run{}}}
 	for _, c := range r.Commands {
 		program := c.Argv[0]

@@ -70,9 +70,9 @@ func expire(process int, lease job.Lease, until string, grace time.Duration, don
 	return true
 }
 
-// outlive keeps the lease of a command that has ended while its next start may come, and reports whether another
+// keepForNextStart keeps the lease of a command that has ended while its next start may come, and reports whether another
 // process has the lease by now. args are those of Launch.afterlife.
-func outlive(w *launch.Watch, folder *store.Folder, lease job.Lease, args []string, most time.Duration) bool {
+func keepForNextStart(w *launch.Watch, folder *store.Folder, lease job.Lease, args []string, most time.Duration) bool {
 	if len(args) == 0 {
 		return false
 	}

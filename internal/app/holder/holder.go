@@ -62,7 +62,7 @@ func Keep(args []string, touch, most time.Duration) error {
 	if close(over); err != nil {
 		return err
 	}
-	if !<-expired && outlive(w, folder, lease, afterlife(args), most) {
+	if !<-expired && keepForNextStart(w, folder, lease, afterlife(args), most) {
 		return w.Drop()
 	}
 	defer folder.Ending(lease)()

@@ -49,3 +49,12 @@ func (h *Host) wsl() bool {
 		(first.Comm == "systemd" || strings.HasPrefix(first.Comm, "init")) && files.Is(filepath.Join(h.Run, "WSL")) &&
 		h.Container() == ""
 }
+
+// IsApart reports whether drivers number processes otherwise than this procfs: in a PID namespace other than the
+// machine's. Kernel modules of NVIDIA's that translate (os_find_ns_pid in open-gpu-kernel-modules
+// kernel-open/nvidia/os-interface.c) cannot be told from older ones, so that only what a process has open says who it is.
+// WSL has such a namespace, and is a machine of its own all the same.
+func (h *Host) IsApart() bool {
+	initial, err := h.Proc.InitialPIDNamespace()
+	return err == nil && !initial && !h.wsl()
+}

@@ -98,9 +98,8 @@ func (h *Host) HostFolder() string {
 	name, _ := os.Hostname()
 	id, _ := sys.ReadSome(h.Below("/etc/machine-id"), 64)
 	boot, _ := h.Proc.BootID()
-	initial, err := h.Proc.InitialPIDNamespace()
 	space := ""
-	if err == nil && !initial && !h.wsl() {
+	if h.IsApart() {
 		space = fmt.Sprint(h.Proc.Namespace())
 	}
 	return hostFolder(name, string(id), boot, space)

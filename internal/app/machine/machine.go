@@ -71,9 +71,9 @@ type Messages struct {
 	Live  bool                   // standard error is a terminal
 }
 
-// Outlive is called before a process starts a command that it must not leave alone: a crash of the driver's library is
+// SurviveDriver is called before a process starts a command that it must not leave alone: a crash of the driver's library is
 // from now on that of a child.
-func (h *Host) Outlive() {
+func (h *Host) SurviveDriver() {
 	if h.Separate != nil {
 		h.Separate()
 	}
@@ -108,7 +108,7 @@ func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 			h.Say(fmt.Sprintf("the driver took %.1f s to start, as it does each time while persistence mode is off: sudo nvidia-smi -pm 1", spent.Seconds()))
 		}
 		if what&gpu.Processes != 0 {
-			h.Proc.Fill(&m, time.Now())
+			h.Proc.Fill(&m, time.Now(), h.IsApart())
 		}
 		return m, nil
 	case h.Machine == "demo" || strings.HasPrefix(h.Machine, "demo:"):

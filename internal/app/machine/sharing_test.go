@@ -1,18 +1,20 @@
 package machine
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/host/proc"
 	"gpuard/test/hosts"
 )
 
 // TestSharedOnWindows: a Linux of Windows' subsystem has namespaces of its own and is a machine all the same; a
-// container in it is none.
+// container in it is none. There drivers number processes as its procfs does.
 func TestSharedOnWindows(t *testing.T) {
 	for name, tt := range map[string]struct {
 		release, first string
@@ -40,6 +42,13 @@ func TestSharedOnWindows(t *testing.T) {
 		h := &Host{Env: tt.env, Root: root, Run: run, Proc: proc.New(processes), Messages: Messages{Say: func(string) {}}}
 		if err := h.CheckShared("/run/lock/gpuard"); (err == nil) != tt.shared {
 			t.Errorf("%s: %v", name, err)
+		}
+		h.Reader = func(context.Context, gpu.What) (gpu.Machine, error) {
+			return gpu.Machine{Processes: []gpu.Process{{PID: 1, GPU: "GPU-0"}}}, nil
+		}
+		m, err := h.Read(t.Context(), gpu.Processes)
+		if err != nil || (m.Processes[0].Outside == 0) != tt.shared {
+			t.Errorf("%s: process 1 on the driver's list is %+v, %v", name, m.Processes, err)
 		}
 		if doubt := h.SharingNote("/run/lock/gpuard"); doubt != "" {
 			t.Errorf("%s: %s", name, doubt)

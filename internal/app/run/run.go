@@ -179,7 +179,7 @@ func (l *Launch) release() {
 // runAsChild runs the command as a child. This process cannot become the command while one of its threads is inside a
 // driver call that hangs: execve(2) waits for that thread.
 func (l *Launch) runAsChild() error {
-	l.host.Outlive()
+	l.host.SurviveDriver()
 	child, err := l.start(launch.Command{}, 0)
 	if err != nil {
 		return err

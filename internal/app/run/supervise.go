@@ -49,7 +49,7 @@ type supervision struct {
 // the command's PID right after it. When the command has ended for good, Supervise returns the result, and end, which
 // ends this process the way the command ended. An error is about a start.
 func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Launch, pid int) error) (done *job.Result, end func(), err error) {
-	l.host.Outlive()
+	l.host.SurviveDriver()
 	said := l.host.Say
 	l.host = l.host.Listening(func(text string) {
 		said(text)

@@ -25,9 +25,9 @@ func WriteLockOwner(host *machine.Host, lock *os.File, place int) error {
 	return journal.WriteLockOwner(lock, place, os.Getpid(), self.Start)
 }
 
-// outlive waits for the end of the conductor. A sweep then starts nothing new, because nobody sees it. A queue goes on:
+// awaitConductorEnd waits for the end of the conductor. A sweep then starts nothing new, because nobody sees it. A queue goes on:
 // who hands in a job finds the lock that this process has, too, and starts no other keeper.
-func (r *runner) outlive() {
+func (r *runner) awaitConductorEnd() {
 	_, _ = io.Copy(io.Discard, os.NewFile(lifeFD, "life"))
 	r.alone.Store(true)
 	if r.work.Keep == nil {

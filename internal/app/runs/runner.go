@@ -210,7 +210,7 @@ func (r *runner) run(ctx context.Context) error {
 	defer r.cancel()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	go r.outlive()
+	go r.awaitConductorEnd()
 	if r.work.Each {
 		go r.listen()
 		go r.sample(ctx)

@@ -23,7 +23,7 @@ type Service struct {
 	GPUs int  // how many it asks for; 0: none
 	All  bool // it asks for all of them, and GPUs is 1
 	Ours bool // its GPUs come from gpuard, by the file that gpuard setup docker writes
-	seen
+	grants
 	needs []string
 	reset []string // keys that choose GPUs in another way: "gpus", "runtime"
 	files []string // its devices that are no GPUs
@@ -68,7 +68,7 @@ func ReadProject(text []byte) (Project, error) {
 	variables := map[string]string{}
 	for name, c := range all.Services {
 		s := c.read(name)
-		s.seen = seenOf(project, asMapping(asMapping(project["services"])[name]))
+		s.grants = grantsOf(project, asMapping(asMapping(project["services"])[name]))
 		if other, taken := variables[s.variable("")]; taken && s.GPUs > 0 {
 			return p, fmt.Errorf("the services %s and %s cannot be told apart by a variable: rename one", min(name, other), max(name, other))
 		}
@@ -95,7 +95,7 @@ func (c composed) read(name string) Service {
 		s.wish(w)
 	}
 	for _, d := range c.Devices {
-		file, _, _ := strings.Cut(source1(d), ":")
+		file, _, _ := strings.Cut(hostPathOf(d), ":")
 		if drop, _ := judgeQualified(file); isQualified(file) && drop != "" || opens(file) || file == "/dev/kfd" || strings.HasPrefix(file, "/dev/nvidia") && judgePath(file) == "" {
 			s.named = true
 			if strings.HasSuffix(file, "=all") {
@@ -173,8 +173,8 @@ func (s *Service) judge(c composed, env map[string]string) {
 	}
 }
 
-// source1 is the path of the machine in an entry of devices or volumes.
-func source1(entry any) string {
+// hostPathOf is the path of the machine in an entry of devices or volumes.
+func hostPathOf(entry any) string {
 	if e, ok := entry.(map[string]any); ok {
 		text, _ := e["source"].(string)
 		return text
@@ -186,9 +186,9 @@ func source1(entry any) string {
 func deviceText(entry any) string {
 	e, ok := entry.(map[string]any)
 	if !ok {
-		return source1(entry)
+		return hostPathOf(entry)
 	}
-	text := source1(entry)
+	text := hostPathOf(entry)
 	for _, key := range []string{"target", "permissions"} {
 		if part, _ := e[key].(string); part != "" {
 			text += ":" + part

@@ -18,16 +18,16 @@ const harmlessKeys = "annotations attach blkio_config build cap_add cap_drop cgr
 // mapping is a part of a project in JSON.
 type mapping = map[string]any
 
-// seen is what a service has of the machine beside GPUs.
-type seen struct {
+// grants is what a service has of the machine beside GPUs.
+type grants struct {
 	shown    []source
 	settings [][2]string // as options of docker run: "--cap-add", "SYS_ADMIN"
 	wrong    string      // what is refused on every machine
 }
 
-// seenOf reads a service of a project.
-func seenOf(project, service mapping) seen {
-	s := seen{}
+// grantsOf reads a service of a project.
+func grantsOf(project, service mapping) grants {
+	s := grants{}
 	for _, key := range keys(service) {
 		if !slices.Contains(strings.Fields(harmlessKeys), key) && !strings.HasPrefix(key, "x-") {
 			s.wrong = "gpuard does not know what its key " + key + " gives the container"
@@ -54,7 +54,7 @@ func seenOf(project, service mapping) seen {
 	}
 	for _, kind := range []string{"configs", "secrets"} {
 		for _, entry := range list(service[kind]) {
-			file, _ := asMapping(asMapping(project[kind])[cmpText(asMapping(entry)["source"], entry)])["file"].(string)
+			file, _ := asMapping(asMapping(project[kind])[textOr(asMapping(entry)["source"], entry)])["file"].(string)
 			s.show(source{"path", file, true})
 		}
 	}
@@ -64,8 +64,8 @@ func seenOf(project, service mapping) seen {
 	return s
 }
 
-// cmpText is the first of two values that is text.
-func cmpText(a, b any) string {
+// textOr is the first of two values that is text.
+func textOr(a, b any) string {
 	if text, ok := a.(string); ok {
 		return text
 	}
@@ -74,7 +74,7 @@ func cmpText(a, b any) string {
 }
 
 // set notes a setting, of which there may be several.
-func (s *seen) set(option string, value any) {
+func (s *grants) set(option string, value any) {
 	switch value := value.(type) {
 	case nil:
 	case []any, mapping:
@@ -86,14 +86,14 @@ func (s *seen) set(option string, value any) {
 	}
 }
 
-func (s *seen) show(one source) {
+func (s *grants) show(one source) {
 	if one.name != "" && !strings.Contains(one.name, "$") {
 		s.shown = append(s.shown, one)
 	}
 }
 
 // addVolume reads an entry of volumes, in either form.
-func (s *seen) addVolume(project mapping, entry any) {
+func (s *grants) addVolume(project mapping, entry any) {
 	var sources []source
 	why := ""
 	if text, short := entry.(string); short {
@@ -137,7 +137,7 @@ func (s *seen) addVolume(project mapping, entry any) {
 }
 
 // addFrom reads an entry of volumes_from: a service of the project, or container:NAME.
-func (s *seen) addFrom(project mapping, entry string) {
+func (s *grants) addFrom(project mapping, entry string) {
 	name, of, _ := strings.Cut(entry, ":")
 	if name == "container" {
 		name, _, _ = strings.Cut(of, ":")
@@ -154,7 +154,7 @@ func (s Service) Beyond() string { return s.blame(Found{}) }
 
 // blame is why the service must not be started beside a lease; "" it may.
 func (s Service) blame(found Found) string {
-	if why := cmp.Or(s.wrong, s.seen.wrong); why != "" {
+	if why := cmp.Or(s.wrong, s.grants.wrong); why != "" {
 		return why
 	}
 	for _, setting := range s.settings {
@@ -209,7 +209,7 @@ func (p Project) Filled(filled Project) Project {
 	for i, s := range p.Services {
 		for _, other := range filled.Services {
 			if other.Name == s.Name {
-				p.Services[i].seen, p.Services[i].files, p.Services[i].list = other.seen, other.files, other.list
+				p.Services[i].grants, p.Services[i].files, p.Services[i].list = other.grants, other.files, other.list
 			}
 		}
 	}

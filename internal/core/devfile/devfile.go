@@ -19,7 +19,7 @@ import (
 
 // HasOpen reports whether one of the files is that of the device. Where the device's number is not known, every file of
 // its vendor's devices counts. nvidia-uvm and kfd belong to all devices of a vendor: with a known number they prove
-// nothing, because the process may use another one.
+// nothing, because the process may use another one. In WSL there is no file of one device, and the shared one counts.
 func HasOpen(d gpu.Device, files []string) bool {
 	return slices.ContainsFunc(files, func(file string) bool {
 		name, found := nameBelowDev(file)
@@ -57,12 +57,18 @@ func isFileOf(d gpu.Device, name string) bool {
 	if prefix == "" {
 		return false
 	}
+	if d.Vendor == gpu.NVIDIA && name == windowsFile {
+		return true
+	}
 	if d.Minor != nil {
 		return name == prefix+fmt.Sprint(*d.Minor)
 	}
 	number, numbered := strings.CutPrefix(name, prefix)
 	return numbered && number != "" && strings.Trim(number, "0123456789") == "" || name == sharedFile(d.Vendor)
 }
+
+// windowsFile is the only file of GPUs in WSL, for all of them (microsoft/WSL2-Linux-Kernel drivers/hv/dxgkrnl).
+const windowsFile = "dxg"
 
 // prefixOf is the name of a device file without its number: gpu.Device.Minor says which number a vendor counts.
 func prefixOf(v gpu.Vendor) string {

@@ -30,6 +30,8 @@ func TestHasOpen(t *testing.T) {
 		{"a device of unknown number, for computing", unnumbered, []string{"/dev/nvidia-uvm"}, true},
 		{"a device of unknown number, to ask about it", unnumbered, []string{"/dev/nvidiactl", "/dev/nvidia"}, false},
 		{"AMD's, of unknown number", gpu.Device{Vendor: gpu.AMD}, []string{"/dev/kfd"}, true},
+		{"NVIDIA's in WSL", nvidia, []string{"/dev/dxg"}, true},
+		{"another vendor's in WSL", amd, []string{"/dev/dxg"}, false},
 		{"a vendor without a known file", gpu.Device{Vendor: gpu.Ascend, Minor: new(0)}, []string{"/dev/davinci0", "/dev/0"}, false},
 	} {
 		if got := HasOpen(c.device, c.files); got != c.want {

@@ -8,8 +8,8 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// own reports whether a process is the caller's.
-func (q *query) own(p gpu.Process) bool { return p.UID != nil && *p.UID == q.in.UID }
+// isOfCaller reports whether a process is one of the user who asks.
+func (q *query) isOfCaller(p gpu.Process) bool { return p.UID != nil && *p.UID == q.in.UID }
 
 // mayEvict reports whether the caller may end another user's process. Not even root may where the owner is unknown, as
 // in a machine read from a file: the process is not on this machine.
@@ -50,7 +50,7 @@ func (q *query) endText(p gpu.Process) string {
 		return "only outside of this PID namespace can it be ended"
 	case !q.maySuggest(p):
 		return "it may serve a display"
-	case q.own(p):
+	case q.isOfCaller(p):
 		return fmt.Sprintf("end it: kill %d", p.PID)
 	case q.mayEvict(p):
 		return fmt.Sprintf("gpuard evict %d ends it", p.PID)
@@ -73,7 +73,7 @@ func (q *query) endAll(ps []gpu.Process) string {
 		default:
 			pids = append(pids, fmt.Sprint(p.PID))
 			owners = append(owners, or(gpu.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
-			own, evict = own && q.own(p), evict && q.mayEvict(p)
+			own, evict = own && q.isOfCaller(p), evict && q.mayEvict(p)
 		}
 	}
 	var parts []string
@@ -100,7 +100,7 @@ func (q *query) endAll(ps []gpu.Process) string {
 func (q *query) displayText(c processSet) string {
 	whose := "a display"
 	for _, p := range c.ps {
-		if q.own(p) {
+		if q.isOfCaller(p) {
 			whose = "your display"
 		}
 	}

@@ -23,7 +23,8 @@ import (
 // Each criterion looks only at what the ones before it have left, so that something always remains. A reading that is
 // absent sets nothing aside. A device that is set aside is given only by its name, by a limit that leaves no better one
 // (--model, --exclude, a mask, a rule), or inside a lease or an allocation that has it, where it comes last. A busy,
-// sick or drained device still sets others aside: it may come back, and the refusal names the way to the others.
+// sick or drained device still sets others aside: it may come back, and the refusal names the way to the others. One that
+// MIG has split does not: it is never given whole.
 
 // class is one criterion.
 type class struct {
@@ -116,13 +117,13 @@ func (q *query) unequal() bool {
 	})
 }
 
-// reachable reports whether the caller may use the device for this request at some time. A split GPU counts: its slices
-// can be asked for.
+// reachable reports whether the caller may use the device for this request at some time. A GPU that is split never
+// serves it: nothing is waited for, because only an administrator makes it whole again.
 func (q *query) reachable(u *unit) bool {
 	if u.excluded { // and not what the job leaves: that does not ask for a weaker one
 		return false
 	}
-	for _, rule := range []func(*unit) *obstacle{q.unseen, q.forbidden, q.wrongModel, q.tooOld, q.tooSmall} {
+	for _, rule := range []func(*unit) *obstacle{q.unseen, q.forbidden, q.wrongSplit, q.wrongModel, q.tooOld, q.tooSmall} {
 		if rule(u) != nil {
 			return false
 		}

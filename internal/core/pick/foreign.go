@@ -44,7 +44,7 @@ func (q *query) foreign(u *unit, ps []gpu.Process, out *use) {
 	var own, display, others processSet
 	for _, p := range ps {
 		switch {
-		case q.isOwn(p):
+		case q.isInOwnLease(p):
 			own.add(p)
 		case q.serves(p):
 			display.add(p)
@@ -71,9 +71,10 @@ func (q *query) foreign(u *unit, ps []gpu.Process, out *use) {
 	q.noteForeign(out, own, display, others, unseen)
 }
 
-// isOwn reports whether a process belongs to the caller: the lease is for it, or it provably runs inside the caller's
-// lease. That it is of the same user on a device of the lease proves nothing: it may have been started elsewhere.
-func (q *query) isOwn(p gpu.Process) bool {
+// isInOwnLease reports whether a process belongs to the request: the lease is for it, or it provably runs inside the
+// caller's lease. That it is of the same user on a device of the lease proves nothing: it may have been started
+// elsewhere.
+func (q *query) isInOwnLease(p gpu.Process) bool {
 	if slices.Contains(q.in.Own, p.PID) {
 		return true
 	}

@@ -128,7 +128,7 @@ func (q *query) fitShare(u *unit, b *ledger, out *use) {
 		out.wait = q.freeingRemedy(b, q.share())
 		return
 	}
-	out.ours = q.pool() != nil && len(b.others.ps) > 0 || slices.ContainsFunc(b.others.ps, q.isOwn)
+	out.ours = q.pool() != nil && len(b.others.ps) > 0 || slices.ContainsFunc(b.others.ps, q.isInOwnLease)
 	if b.own.known > q.share() {
 		out.busy = &obstacle{code: "memory", text: fmt.Sprintf("%s use %s already, more than a share of %s", q.processesText(b.own.ps), b.own.known, q.share()),
 			remedy: fmt.Sprintf("ask for a larger share (--share %s)", atLeast(b.own.known))}
@@ -235,7 +235,7 @@ func (q *query) noteShared(b *ledger, out *use) {
 	var display processSet
 	for _, p := range b.others.ps {
 		switch {
-		case out.ours && q.isOwn(p):
+		case out.ours && q.isInOwnLease(p):
 			out.notes = append(out.notes, fmt.Sprintf("already used inside %s by %s", q.inside(), q.processText(p)))
 		case q.serves(p):
 			display.add(p)

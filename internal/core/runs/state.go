@@ -185,9 +185,8 @@ type State struct {
 	lines int  // that were read
 	lost  int  // as that of Tally
 
-	damaged bool          // some line cannot be read
-	fresh   []int         // runs that may be started since Fresh was called
-	heirs   map[int][]int // runs that wait for a run
+	fresh []int         // runs that may be started since Fresh was called
+	heirs map[int][]int // runs that wait for a run
 }
 
 // Count is the number of runs by phase.

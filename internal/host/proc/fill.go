@@ -20,15 +20,14 @@ const commandLimit = 4096
 
 // Fill adds to every process in m what procfs knows: owner, command, start, state, cgroup and container. What cannot be
 // read stays as the driver reported it. A process with a start that is not that of its PID by now is gone. now is the
-// present time, from which Started is computed. In a PID namespace of its own a process that does not have the device open
-// becomes one that is not known here (gpu.Process.Outside).
-func (f FS) Fill(m *gpu.Machine, now time.Time) {
+// present time, from which Started is computed. apart: drivers number processes otherwise than this procfs. Then a process
+// that does not have the device open becomes one that is not known here (gpu.Process.Outside).
+func (f FS) Fill(m *gpu.Machine, now time.Time, apart bool) {
 	if len(m.Processes) == 0 {
 		return
 	}
 	known := f.processes(m.Processes)
 	up, upErr := f.Uptime()
-	apart := f.isApart()
 	for i := range m.Processes {
 		p := &m.Processes[i]
 		found := known[p.PID]

@@ -53,14 +53,6 @@ func (f FS) linksBelowDev(pid int) (found []string, err error) {
 	return found, nil
 }
 
-// isApart reports whether drivers number processes otherwise than this procfs. Kernel modules of NVIDIA's that translate
-// (os_find_ns_pid in open-gpu-kernel-modules kernel-open/nvidia/os-interface.c) cannot be told from older ones, so that
-// only what a process has open says who it is.
-func (f FS) isApart() bool {
-	initial, err := f.InitialPIDNamespace()
-	return err == nil && !initial
-}
-
 // confirm keeps what is known of a process only if it has the device open that the driver lists it on. Otherwise the
 // driver means a process outside of this PID namespace, or nobody can tell.
 func (f FS) confirm(m *gpu.Machine, p gpu.Process) gpu.Process {
