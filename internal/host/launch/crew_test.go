@@ -1,36 +1,44 @@
 package launch
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// TestCrewLate: one that is started after the others were told to end is told so too. Signals to this process are the
-// crew's meanwhile.
-// It has to run before the tests of Exec (files run in the order of their names): an Exec that fails leaves SIGTERM to the
-// kernel for good, and this test sends it to itself.
-func TestCrewLate(t *testing.T) {
+// roleLate starts a crew, and its second member after the first was told to end. It is a process of its own: signals to it
+// are the crew's, and an Exec that fails, as other tests make, would leave SIGTERM to the kernel for good.
+func roleLate([]string) error {
 	crew := Command{Path: "/bin/sleep", Argv: []string{"sleep", "60"}}.Gather(2)
 	defer crew.signals.stop()
 	for number := range 2 {
 		if err := crew.Start(number, nil); err != nil {
-			t.Fatal(err)
+			return err
 		}
 		if number == 0 {
 			if err := unix.Kill(unix.Getpid(), unix.SIGTERM); err != nil {
-				t.Fatal(err)
+				return err
 			}
 		}
 		select {
 		case end := <-crew.Ended():
 			if end.Number != number || end.Signal != "SIGTERM" || !crew.Meant(time.Now().Add(-time.Minute)) {
-				t.Errorf("%+v", end)
+				return fmt.Errorf("it ended as %+v", end)
 			}
 		case <-time.After(30 * time.Second):
 			crew.Send("SIGKILL")
-			t.Fatalf("number %d runs on", number)
+			return fmt.Errorf("number %d runs on", number)
 		}
+	}
+	fmt.Println("late both were told to end")
+	return nil
+}
+
+// TestCrewLate: one that is started after the others were told to end is told so too.
+func TestCrewLate(t *testing.T) {
+	if got := play(t, nil, "late").expect("late "); got != "both were told to end" {
+		t.Error(got)
 	}
 }
