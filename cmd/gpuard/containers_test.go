@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/gate"
+	"gpuard/test/apart"
 )
 
 // pattern is of the device files of these tests. They are /dev/zero under other names.
@@ -184,6 +185,7 @@ func newPodman(t *testing.T, r *rack, uid uint32, program string) *harbour {
 	t.Cleanup(func() {
 		h.ask("rm", "--all", "--force", "--time", "0")
 		h.ask("unshare", "rm", "-rf", home+"/graph")
+		apart.End(apart.SpeakingOf(home)) // rootless podman leaves a process that keeps its user namespace
 		_ = os.RemoveAll(home)
 	})
 	tar := filepath.Join(home, "image.tar")

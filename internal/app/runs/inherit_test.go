@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,5 +102,35 @@ func TestInheritBegun(t *testing.T) {
 	c.inherits(t)
 	if got := c.State.Runs[1]; got.Phase != core.Failed || got.Starts != 1 || got.Last().Exit != 3 {
 		t.Errorf("a run that ended with 3: %+v", got)
+	}
+}
+
+// TestSurvivorIsBeingExecuted: a process that the kernel is just executing has no environment yet, and is found when it
+// has one. Here a shell without an environment takes the part of the kernel.
+func TestSurvivorIsBeingExecuted(t *testing.T) {
+	c := left(t)
+	cmd := exec.Command("sh", "-c", "echo; read x; exec env "+c.Mark+"="+c.Path(1)+" sleep 60")
+	cmd.Env, cmd.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
+	in, err := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	if err = errors.Join(err, outErr); err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+	_, _ = out.Read(make([]byte, 1)) // it has been executed once, without an environment
+	stat, err := c.Host.Proc.Stat(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, _, unclear := c.processOf(1, core.Event{Ticks: stat.Start}); pid != 0 || !unclear {
+		t.Errorf("process %d, unclear: %v", pid, unclear)
+	}
+	c.happened(t, core.Event{Kind: core.Begin, Run: 1, Ticks: stat.Start})
+	_ = in.Close()
+	if pid, _ := c.survivor(1, core.Event{Ticks: stat.Start}); pid != cmd.Process.Pid {
+		t.Errorf("the process of the run is %d, not %d", pid, cmd.Process.Pid)
 	}
 }

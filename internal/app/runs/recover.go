@@ -93,20 +93,37 @@ func (c *conductor) settle(ended []core.Event) error {
 	return nil
 }
 
+// mostExec is how long the kernel may take to execute a program: on a busy machine it reads it from the disk.
+const mostExec = time.Second
+
 // survivor is the process of a run, 0 for none. One without a recorded Start has its number in its environment, and
-// leads a session.
+// leads a session. While it is being executed it has no environment, and no longer the lock of the folder: then it is
+// looked for again, because a run that is taken for gone is done once more.
 func (c *conductor) survivor(run int, born core.Event) (pid int, start uint64) {
 	if c.State.Runs[run].Phase == core.Running {
 		return born.PID, born.Ticks
 	}
+	for end := time.Now().Add(mostExec); ; time.Sleep(time.Millisecond) {
+		pid, start, unclear := c.processOf(run, born)
+		if pid > 0 || !unclear || time.Now().After(end) {
+			return pid, start
+		}
+	}
+}
+
+// processOf is the process that has the number of a run in its environment; unclear is that a process without one may be
+// it.
+func (c *conductor) processOf(run int, born core.Event) (pid int, start uint64, unclear bool) {
 	mine := c.Mark + "=" + c.Path(run)
 	for _, p := range batch.Processes() {
 		if p.Session != p.PID || p.Dead() || p.Start < born.Ticks {
 			continue
 		}
-		if env, err := c.Host.Proc.Environ(p.PID); err == nil && slices.Contains(env, mine) {
-			return p.PID, p.Start
+		env, err := c.Host.Proc.Environ(p.PID)
+		if err == nil && slices.Contains(env, mine) {
+			return p.PID, p.Start, false
 		}
+		unclear = unclear || err == nil && len(env) == 0
 	}
-	return 0, 0
+	return 0, 0, unclear
 }
