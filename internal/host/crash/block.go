@@ -18,7 +18,7 @@ type block struct {
 
 func newBlock(refusal string, args, env []string) (*block, error) {
 	const self = "/proc/self/exe"
-	size := int(unsafe.Sizeof(frame{})) + len(self) + len(refusal) + 8*(len(args)+len(env)+4) + 64
+	size := int(unsafe.Sizeof(frame{})) + len(self) + len(refusal) + 8*(len(args)+len(env)+6) + 64
 	for _, list := range [][]string{args, env} {
 		for _, s := range list {
 			size += len(s) + 1
@@ -64,6 +64,18 @@ func (b *block) text(s string) uintptr {
 	at := uintptr(unsafe.Pointer(&b.free[0]))
 	b.free = b.free[copy(b.free, s)+1:]
 	return at
+}
+
+// fileLimit copies what the limit of open files was before Go raised it, as the package syscall puts it back for what it
+// executes. Without this the command would have the raised one.
+func (b *block) fileLimit(soft, hard uint64) uintptr {
+	var now unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &now) != nil || soft >= now.Cur || now.Max != hard || now.Cur != hard-1 {
+		return 0
+	}
+	limit := b.pointers(2)
+	limit[0], limit[1] = uintptr(soft), uintptr(hard)
+	return uintptr(unsafe.Pointer(&limit[0]))
 }
 
 // action is the kernel's struct sigaction, the same on both architectures (Go's runtime/defs_linux_*.go).

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/filelimit"
 )
 
 // frame is what the handler needs, at an address that the garbage collector does not know. handler_*.s has the offsets.
@@ -27,6 +29,7 @@ type frame struct {
 	parked    uint64         // 88: 1: a thread that crashes in a call stays there
 	standard  [4]uint64      // 96: a struct sigaction with SIG_DFL
 	threads   [fields]uint32 // 128: that are in the calls
+	files     uintptr        // 192: a struct rlimit, the limit of open files before Go raised it; 0: it has not
 
 	name  [len(variable) + 3]byte  // NAME= and the crash
 	calls [fields * fieldSize]byte // in one string with name, which a zero ends
@@ -58,6 +61,7 @@ func Catch(refusal string, again bool) (*Catcher, error) {
 	}
 	f := block.frame
 	f.low, f.high = low, high
+	f.files = block.fileLimit(filelimit.Before())
 	if again {
 		f.path = block.path
 	}

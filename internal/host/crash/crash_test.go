@@ -4,8 +4,10 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +24,11 @@ func TestMain(m *testing.M) {
 
 // crashAs catches crashes, and has one.
 func crashAs(what string) int {
-	if last := Last(); last != nil {
+	if last := Last(); last != nil && what == "limits" {
+		limit, _ := exec.Command("sh", "-c", "ulimit -Sn").CombinedOutput()
+		_, _ = os.Stdout.Write(limit)
+		return 3
+	} else if last != nil {
 		_, _ = os.Stdout.WriteString(last.Text() + ", " + strings.Join(os.Args[1:], " ") + os.Getenv(variable) + "\n")
 		return 3
 	}
@@ -39,6 +45,7 @@ func crashAs(what string) int {
 		return 0
 	case "sent":
 		_ = unix.Kill(os.Getpid(), unix.SIGABRT)
+		select {}
 	case "full":
 		for range fields {
 			_ = c.Enter("a call")
@@ -48,7 +55,18 @@ func crashAs(what string) int {
 		}
 		return 0
 	}
-	select {}
+	jumpOutside()
+	return 1
+}
+
+// jumpOutside crashes outside the code of this program, as a library does.
+func jumpOutside() {
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		panic(err)
+	}
+	code := new(unsafe.Pointer(&page[0]))
+	(*(*func())(unsafe.Pointer(&code)))()
 }
 
 func recovered() (text string) {
@@ -76,6 +94,17 @@ func TestGoOn(t *testing.T) {
 	}
 	if out, how := asRole("full"); how.ExitCode() != 0 {
 		t.Errorf("a seventeenth call ended with %v: %s", how, out)
+	}
+}
+
+// TestLimit: what runs after a crash has the limit of open files that this program was started with.
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command("sh", "-c", "ulimit -Sn 500; exec /proc/$0/exe", strconv.Itoa(os.Getpid()))
+	cmd.Env = append(os.Environ(), role+"=limits")
+	out, _ := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != 3 || string(out) != "500\n" {
+		t.Errorf("%v: %s", cmd.ProcessState, out)
 	}
 }
 

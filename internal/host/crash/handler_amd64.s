@@ -83,6 +83,12 @@ found:
 	MOVL	$8, R10
 	MOVL	$14, AX	// rt_sigprocmask
 	SYSCALL
+	XORL	DI, DI	// and the limits; with nothing to set this does nothing
+	MOVL	$7, SI	// RLIMIT_NOFILE
+	MOVQ	192(R12), DX
+	XORL	R10, R10
+	MOVL	$302, AX	// prlimit64
+	SYSCALL
 	MOVQ	24(R12), DI
 	MOVQ	32(R12), SI
 	MOVQ	40(R12), DX

@@ -85,6 +85,12 @@ found:
 	MOVD	$8, R3
 	MOVD	$135, R8	// rt_sigprocmask
 	SVC
+	MOVD	$0, R0	// and the limits; with nothing to set this does nothing
+	MOVD	$7, R1	// RLIMIT_NOFILE
+	MOVD	192(R19), R2
+	MOVD	$0, R3
+	MOVD	$261, R8	// prlimit64
+	SVC
 	MOVD	24(R19), R0
 	MOVD	32(R19), R1
 	MOVD	40(R19), R2
