@@ -129,7 +129,7 @@ func threadless() {
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
 		panic(err)
 	}
-	if _, err := crash.Catch("gpuard: "+limits.NoThread()+"\n", true); err != nil {
+	if _, err := crash.Catch("gpuard: "+limits.NoThread()+"\n", "", true); err != nil {
 		panic(err)
 	}
 	for range 200 {

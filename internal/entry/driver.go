@@ -40,7 +40,8 @@ func newDriver(deadline time.Duration, devices string) *driver {
 	if last != nil {
 		d.crashed = nvml.Crashed(last.Text())
 	}
-	if catcher, err := crash.Catch("gpuard: "+limits.NoThread()+"\n", last == nil); err == nil { // else a crash is as ugly as the Go runtime makes it
+	refusal := "gpuard: " + limits.NoThread()
+	if catcher, err := crash.Catch(refusal+"\n", refusal+". What gpuard has started runs on, and nothing watches it\n", last == nil); err == nil { // else a crash is as ugly as the Go runtime makes it
 		d.catcher = catcher
 	}
 	return d

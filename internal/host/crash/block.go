@@ -16,9 +16,9 @@ type block struct {
 	free  []byte
 }
 
-func newBlock(refusal string, args, env []string) (*block, error) {
+func newBlock(refusal, alone string, args, env []string) (*block, error) {
 	const self = "/proc/self/exe"
-	size := int(unsafe.Sizeof(frame{})) + len(self) + len(refusal) + 8*(len(args)+len(env)+6) + 64
+	size := int(unsafe.Sizeof(frame{})) + len(self) + len(refusal) + len(alone) + 8*(len(args)+len(env)+6) + 64
 	for _, list := range [][]string{args, env} {
 		for _, s := range list {
 			size += len(s) + 1
@@ -47,6 +47,7 @@ func newBlock(refusal string, args, env []string) (*block, error) {
 	pointers[len(env)] = uintptr(unsafe.Pointer(&f.name[0]))
 	f.envp = uintptr(unsafe.Pointer(&pointers[0]))
 	f.refusal, f.length = b.text(refusal), uintptr(len(refusal))
+	f.alone, f.aloneSize = b.text(alone), uintptr(len(alone))
 	b.path = b.text(self)
 	return b, nil
 }

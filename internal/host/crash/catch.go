@@ -30,6 +30,8 @@ type frame struct {
 	standard  [4]uint64      // 96: a struct sigaction with SIG_DFL
 	threads   [fields]uint32 // 128: that are in the calls
 	files     uintptr        // 192: a struct rlimit, the limit of open files before Go raised it; 0: it has not
+	alone     uintptr        // 200: the same text where a command runs on
+	aloneSize uintptr        // 208: of that text
 
 	name  [len(variable) + 3]byte  // NAME= and the crash
 	calls [fields * fieldSize]byte // in one string with name, which a zero ends
@@ -45,8 +47,9 @@ func handlerAddress() uintptr
 
 // Catch begins to catch crashes. again: this program may execute itself once more; false where it has done so. Without a
 // library in it a process aborts only where the C library can create no thread for the Go runtime: then the process
-// prints refusal and ends with code 125.
-func Catch(refusal string, again bool) (*Catcher, error) {
+// prints refusal and ends with code 125; after Park it prints alone and ends by the signal, because 125 would say that no
+// command runs.
+func Catch(refusal, alone string, again bool) (*Catcher, error) {
 	low, high, err := ownCode()
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch crashes: %w", err)
@@ -55,7 +58,7 @@ func Catch(refusal string, again bool) (*Catcher, error) {
 	if again {
 		env = os.Environ()
 	}
-	block, err := newBlock(refusal, os.Args, env)
+	block, err := newBlock(refusal, alone, os.Args, env)
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch crashes: %w", err)
 	}

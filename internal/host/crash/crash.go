@@ -3,7 +3,7 @@
 // call crashed. It decides nothing: the program that starts again asks Last what it must do without.
 //
 //	last := crash.Last()       // nil: nothing has crashed
-//	catcher := crash.Catch(text)
+//	catcher := crash.Catch(refusal, alone, last == nil)
 //	slot := catcher.Enter("nvmlInit_v2")
 //	…                          // a call into the library
 //	catcher.Leave(slot)

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -32,7 +34,7 @@ func crashAs(what string) int {
 		_, _ = os.Stdout.WriteString(last.Text() + ", " + strings.Join(os.Args[1:], " ") + os.Getenv(variable) + "\n")
 		return 3
 	}
-	c, err := Catch("no more\n", true)
+	c, err := Catch("no more\n", "left alone\n", true)
 	if err != nil {
 		_, _ = os.Stdout.WriteString(err.Error())
 		return 1
@@ -55,6 +57,10 @@ func crashAs(what string) int {
 		}
 		return 0
 	}
+	if what == "parked" {
+		c.Park()
+		abortOutside()
+	}
 	jumpOutside()
 	return 1
 }
@@ -67,6 +73,24 @@ func jumpOutside() {
 	}
 	code := new(unsafe.Pointer(&page[0]))
 	(*(*func())(unsafe.Pointer(&code)))()
+}
+
+// abortOutside sends SIGABRT to its own thread from code outside of this program, as abort(3) does.
+func abortOutside() {
+	code := map[string][]byte{
+		"amd64": {0xb8, 186, 0, 0, 0, 0x0f, 5, 0x89, 0xc7, 0xbe, 6, 0, 0, 0, 0xb8, 200, 0, 0, 0, 0x0f, 5, 0xc3}, // gettid, tkill, ret
+		"arm64": {0x48, 0x16, 0x80, 0xd2, 1, 0, 0, 0xd4, 0xc1, 0, 0x80, 0xd2, 0x48, 0x10, 0x80, 0xd2, 1, 0, 0, 0xd4, 0xc0, 3, 0x5f, 0xd6},
+	}[runtime.GOARCH]
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		panic(err)
+	}
+	copy(page, code)
+	if err := unix.Mprotect(page, unix.PROT_READ|unix.PROT_EXEC); err != nil {
+		panic(err)
+	}
+	at := new(unsafe.Pointer(&page[0]))
+	(*(*func())(unsafe.Pointer(&at)))()
 }
 
 func recovered() (text string) {
@@ -105,6 +129,15 @@ func TestLimit(t *testing.T) {
 	out, _ := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != 3 || string(out) != "500\n" {
 		t.Errorf("%v: %s", cmd.ProcessState, out)
+	}
+}
+
+// TestParked: where a command runs, a thread that is missing is not told with the code for "no command runs".
+func TestParked(t *testing.T) {
+	t.Parallel()
+	out, how := asRole("parked")
+	if status, _ := how.Sys().(syscall.WaitStatus); status.Signal() != unix.SIGABRT || out != "left alone\n" {
+		t.Errorf("%v: %s", how, out)
 	}
 }
 

@@ -103,6 +103,8 @@ park:
 	SYSCALL
 	JMP	park
 refuse:
+	CMPQ	88(R12), $0
+	JNE	leave
 	MOVL	$2, DI
 	MOVQ	64(R12), SI
 	MOVQ	72(R12), DX
@@ -110,5 +112,12 @@ refuse:
 	SYSCALL
 	MOVL	$125, DI
 	MOVL	$231, AX	// exit_group
+	SYSCALL
+	JMP	standard
+leave:
+	MOVL	$2, DI
+	MOVQ	200(R12), SI
+	MOVQ	208(R12), DX
+	MOVL	$1, AX	// write
 	SYSCALL
 	JMP	standard

@@ -109,6 +109,8 @@ park:
 	SVC
 	B	park
 refuse:
+	MOVD	88(R19), R9
+	CBNZ	R9, leave
 	MOVD	$2, R0
 	MOVD	64(R19), R1
 	MOVD	72(R19), R2
@@ -116,5 +118,12 @@ refuse:
 	SVC
 	MOVD	$125, R0
 	MOVD	$94, R8	// exit_group
+	SVC
+	B	standard
+leave:
+	MOVD	$2, R0
+	MOVD	200(R19), R1
+	MOVD	208(R19), R2
+	MOVD	$64, R8	// write
 	SVC
 	B	standard
