@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
@@ -95,7 +96,8 @@ func Catch(refusal, alone string, again bool) (*Catcher, error) {
 // stays there for ever, as in a call that hangs.
 func (c *Catcher) Park() { atomic.StoreUint64(&c.frame.parked, 1) }
 
-// Enter notes a call, and returns what Leave wants. It does nothing for the seventeenth at the same time.
+// Enter notes a call, and returns what Leave wants. It does nothing for the seventeenth at the same time. The goroutine stays
+// on its thread until Leave: by its thread the handler knows the call.
 func (c *Catcher) Enter(call string) (slot int) {
 	for {
 		busy := atomic.LoadUint64(&c.frame.busy)
@@ -107,6 +109,7 @@ func (c *Catcher) Enter(call string) (slot int) {
 			break
 		}
 	}
+	runtime.LockOSThread()
 	thread := uint32(unix.Gettid())
 	for i := range c.frame.threads { // of a call that has returned, whose goroutine has not gone on yet
 		atomic.CompareAndSwapUint32(&c.frame.threads[i], thread, 0)
@@ -129,6 +132,7 @@ func (c *Catcher) Leave(slot int) {
 	for {
 		busy := atomic.LoadUint64(&c.frame.busy)
 		if atomic.CompareAndSwapUint64(&c.frame.busy, busy, busy&^(1<<slot)) {
+			runtime.UnlockOSThread()
 			return
 		}
 	}

@@ -7,8 +7,10 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -130,6 +132,28 @@ func TestLimit(t *testing.T) {
 	if cmd.ProcessState.ExitCode() != 3 || string(out) != "500\n" {
 		t.Errorf("%v: %s", cmd.ProcessState, out)
 	}
+}
+
+// TestEnterKeepsThread: a call crashes in the thread that was noted.
+func TestEnterKeepsThread(t *testing.T) {
+	t.Parallel()
+	c := &Catcher{new(frame)}
+	var busy sync.WaitGroup
+	for range 8 {
+		busy.Go(func() {
+			for range 200 {
+				slot := c.Enter("a call")
+				before := unix.Gettid()
+				time.Sleep(time.Microsecond)
+				if now := unix.Gettid(); now != before {
+					t.Errorf("a call that began in thread %d is in thread %d", before, now)
+					return
+				}
+				c.Leave(slot)
+			}
+		})
+	}
+	busy.Wait()
 }
 
 // TestParked: where a command runs, a thread that is missing is not told with the code for "no command runs".
