@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gpuard/internal/core/gpu"
 )
 
@@ -20,6 +22,7 @@ func TestMain(m *testing.M) {
 	if os.Args[3] == "crashed" {
 		err = Crashed(os.Stdout, &gpu.Unavailable{Cause: gpu.LibraryCrashed, Text: "it crashed"})
 	} else {
+		own, _ = os.Open("/dev/null") // as the Go runtime opens files of the cgroup
 		err = Serve(os.Stdin, os.Stdout, pretend, errorsOf)
 	}
 	if err != nil {
@@ -29,11 +32,17 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
+var own *os.File // that the child has opened itself
+
 func pretend(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	_, hurried := ctx.Deadline()
 	switch {
 	case os.Args[3] == "ends":
 		os.Exit(3)
+	case os.Args[3] == "files":
+		_, kept := own.Stat()
+		inherited := unix.Fstat(inheritedFD, new(unix.Stat_t))
+		return gpu.Machine{Source: fmt.Sprint(kept, ", ", inherited)}, nil
 	case os.Args[3] == "hangs":
 		select {}
 	case what == gpu.Power:
@@ -87,6 +96,21 @@ func TestRead(t *testing.T) {
 func pidOf(m gpu.Machine) (pid int) {
 	_, _ = fmt.Sscan(m.Source, &pid)
 	return pid
+}
+
+const inheritedFD = 333
+
+// TestFiles: the child closes what its parent has passed on, and nothing else.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	if err := unix.Dup3(0, inheritedFD, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(inheritedFD)
+	m, err := New(time.Minute, "files", nil).Read(t.Context(), gpu.Identity)
+	if want := fmt.Sprint(nil, ", ", unix.EBADF); err != nil || m.Source != want {
+		t.Errorf("its own file and the parent's: %q, want %q: %v", m.Source, want, err)
+	}
 }
 
 // TestEnds: a child that has ended is replaced, a library that crashed is left alone for a while, and one that hangs is
