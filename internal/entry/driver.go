@@ -56,6 +56,7 @@ func (d *driver) readers(root string) machine.Readers {
 		Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
 		Events:    d.events,
 		Separate:  d.outlive,
+		Spent:     d.spent,
 		KernelLog: root,
 	}
 }
@@ -82,6 +83,13 @@ func (d *driver) outlive() {
 		d.catcher.Park()
 	}
 	d.child.CompareAndSwap(nil, driverchild.New(d.deadline, d.devices, d.crashed))
+}
+
+func (d *driver) spent() time.Duration {
+	if child := d.child.Load(); child != nil {
+		return child.Spent()
+	}
+	return 0
 }
 
 func (d *driver) open(ctx context.Context) (*nvml.Library, error) {

@@ -43,6 +43,9 @@ func pretend(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		_, kept := own.Stat()
 		inherited := unix.Fstat(inheritedFD, new(unix.Stat_t))
 		return gpu.Machine{Source: fmt.Sprint(kept, ", ", inherited)}, nil
+	case os.Args[3] == "works":
+		for ownTime() < 20*time.Millisecond {
+		}
 	case os.Args[3] == "hangs":
 		select {}
 	case what == gpu.Power:
@@ -96,6 +99,26 @@ func TestRead(t *testing.T) {
 func pidOf(m gpu.Machine) (pid int) {
 	_, _ = fmt.Sscan(m.Source, &pid)
 	return pid
+}
+
+// ownTime is the processor time of this process.
+func ownTime() time.Duration {
+	var used unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &used)
+	return time.Duration(used.Nano())
+}
+
+// TestSpent: the time of a child that lives is known.
+func TestSpent(t *testing.T) {
+	t.Parallel()
+	c := New(time.Minute, "works", nil)
+	if spent := c.Spent(); spent != 0 {
+		t.Errorf("no child has cost %s", spent)
+	}
+	_, err := c.Read(t.Context(), gpu.Identity)
+	if spent := c.Spent(); err != nil || spent < 20*time.Millisecond || spent > time.Minute {
+		t.Errorf("a child that worked for 20ms has cost %s: %v", spent, err)
+	}
 }
 
 const inheritedFD = 333
