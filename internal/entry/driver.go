@@ -57,6 +57,7 @@ func (d *driver) readers(root string) machine.Readers {
 		Events:    d.events,
 		Separate:  d.outlive,
 		Spent:     d.spent,
+		Crashed:   d.crashed != nil,
 		KernelLog: root,
 	}
 }
