@@ -18,7 +18,7 @@ type block struct {
 
 func newBlock(refusal, alone string, args, env []string) (*block, error) {
 	const self = "/proc/self/exe"
-	size := int(unsafe.Sizeof(frame{})) + len(self) + len(refusal) + len(alone) + 8*(len(args)+len(env)+6) + 64
+	size := int(unsafe.Sizeof(frame{})) + len(self) + len(refusal) + len(alone) + len(stuck) + 8*(len(args)+len(env)+6) + 64
 	for _, list := range [][]string{args, env} {
 		for _, s := range list {
 			size += len(s) + 1
@@ -48,6 +48,7 @@ func newBlock(refusal, alone string, args, env []string) (*block, error) {
 	f.envp = uintptr(unsafe.Pointer(&pointers[0]))
 	f.refusal, f.length = b.text(refusal), uintptr(len(refusal))
 	f.alone, f.aloneSize = b.text(alone), uintptr(len(alone))
+	f.stuck, f.stuckSize = b.text(stuck), uintptr(len(stuck))
 	b.path = b.text(self)
 	return b, nil
 }

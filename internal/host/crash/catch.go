@@ -33,6 +33,9 @@ type frame struct {
 	files     uintptr        // 192: a struct rlimit, the limit of open files before Go raised it; 0: it has not
 	alone     uintptr        // 200: the same text where a command runs on
 	aloneSize uintptr        // 208: of that text
+	hung      uint64         // 216: 1: a call has not returned in time
+	stuck     uintptr        // 224: what is said then
+	stuckSize uintptr        // 232: of that text
 
 	name  [len(variable) + 3]byte  // NAME= and the crash
 	calls [fields * fieldSize]byte // in one string with name, which a zero ends
@@ -95,6 +98,10 @@ func Catch(refusal, alone string, again bool) (*Catcher, error) {
 // Park is for a process that may not begin again, because it runs a command: from now on a thread that crashes in a call
 // stays there for ever, as in a call that hangs.
 func (c *Catcher) Park() { atomic.StoreUint64(&c.frame.parked, 1) }
+
+// Hangs notes that a call has not returned in time. A process that begins again ends its threads first, which lasts as long
+// as the kernel holds one of them: so it says that it may wait, where another call has crashed while one hangs.
+func (c *Catcher) Hangs() { atomic.StoreUint64(&c.frame.hung, 1) }
 
 // Enter notes a call, and returns what Leave wants. It does nothing for the seventeenth at the same time. The goroutine stays
 // on its thread until Leave: by its thread the handler knows the call.

@@ -11,6 +11,9 @@ func Catch(_, _ string, _ bool) (*Catcher, error) { return &Catcher{}, nil }
 // Park does nothing.
 func (*Catcher) Park() {}
 
+// Hangs does nothing.
+func (*Catcher) Hangs() {}
+
 // Enter does nothing.
 func (*Catcher) Enter(string) int { return -1 }
 

@@ -23,6 +23,10 @@ const (
 	fieldSize = 48 // more than the longest name
 )
 
+// stuck is said before a process begins again while another call hangs.
+const stuck = "gpuard: the driver's library has crashed while another call of it hangs: if nothing follows, the driver holds this process, " +
+	"and only a reset of the GPU or a reboot ends it\n"
+
 // variable has the signal and the field of the call that crashed, as '@' + a number each, then the fields, filled up with
 // spaces. A call of no field is not known.
 const variable = "GPUARD_CRASHED"

@@ -59,6 +59,13 @@ func crashAs(what string) int {
 		}
 		return 0
 	}
+	if what == "one hangs" || what == "hung before" {
+		c.Hangs()
+		_ = c.Enter("a call")
+		if what == "one hangs" {
+			_ = c.Enter("another")
+		}
+	}
 	if what == "parked" {
 		c.Park()
 		abortOutside()
@@ -154,6 +161,16 @@ func TestEnterKeepsThread(t *testing.T) {
 		})
 	}
 	busy.Wait()
+}
+
+// TestHangs: it says why the program that begins again may never come.
+func TestHangs(t *testing.T) {
+	t.Parallel()
+	for what, says := range map[string]string{"one hangs": stuck + "it crashed (SIGSEGV) in another", "hung before": "it crashed (SIGSEGV) in a call"} {
+		if out, how := asRole(what); how.ExitCode() != 3 || out != says+", \n" {
+			t.Errorf("%s: %v: %s", what, how, out)
+		}
+	}
 }
 
 // TestParked: where a command runs, a thread that is missing is not told with the code for "no command runs".

@@ -62,6 +62,19 @@ again:
 	MOVQ	DI, R13
 	MOVQ	SI, R14
 	MOVQ	DX, R15
+	CMPQ	216(R12), $0
+	JEQ	note
+	MOVQ	80(R12), AX
+	LEAQ	-1(AX), CX
+	TESTQ	AX, CX	// not zero with two calls and more
+	JEQ	note
+	MOVL	$2, DI
+	MOVQ	224(R12), SI
+	MOVQ	232(R12), DX
+	MOVL	$1, AX	// write
+	SYSCALL
+	MOVQ	R13, DI
+note:
 	MOVQ	56(R12), BX
 	LEAL	64(DI), AX	// '@' and the number
 	MOVB	AX, (BX)

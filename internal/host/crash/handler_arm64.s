@@ -62,6 +62,19 @@ again:
 	MOVD	R0, R20
 	MOVD	R1, R21
 	MOVD	R2, R22
+	MOVD	216(R19), R9
+	CBZ	R9, note
+	MOVD	80(R19), R9
+	SUB	$1, R9, R10
+	TST	R9, R10	// not zero with two calls and more
+	BEQ	note
+	MOVD	$2, R0
+	MOVD	224(R19), R1
+	MOVD	232(R19), R2
+	MOVD	$64, R8	// write
+	SVC
+	MOVD	R20, R0
+note:
 	MOVD	56(R19), R10
 	ADD	$64, R0, R9	// '@' and the number
 	MOVB	R9, (R10)
