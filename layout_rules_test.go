@@ -65,6 +65,8 @@ func layerTable() []layer {
 		{"internal/text/*", []string{core + "*", "internal/text/yamltree"}},
 		{"internal/host/timens", nil},
 		{"internal/host/sys", []string{"internal/host/timens"}}, // what several of host repeat about the system
+		{"internal/host/filelimit", nil},                        // so that it begins before the package syscall
+		{"internal/host/crash", []string{"internal/host/filelimit"}},
 		{"internal/host/*", []string{core + "*", "internal/host/sys", "internal/host/timens"}},
 		// app, from the lowest: what every use case shares, then the use cases, which do not know each other but for
 		// those named

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/test/fakegpu"
 )
 
 // single reports whether the terminal passes each key on immediately, without an echo.
@@ -54,6 +56,27 @@ func TestWatch(t *testing.T) {
 				t.Errorf("the terminal was left changed:\n%+v\n%+v", before, after)
 			}
 		})
+	}
+}
+
+// TestWatchCrashed: a crash of the driver's library in between leaves no single keys behind.
+func TestWatchCrashed(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	cmd := r.hasty()
+	cmd.Env = append(cmd.Env, "TERM=xterm")
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `gpuard status --watch=0.1s; echo "code $?"; read go`}
+	s := onTerminal(t, cmd)
+	before := s.whole()
+	s.until("q leaves")
+	r.Crash("nvmlDeviceGetMemoryInfo_v2", fakegpu.Any)
+	s.until("read through nvidia-smi")
+	eventually(t, "keys count again", s.single)
+	s.press("q")
+	s.until("code 0\n")
+	before.Lflag |= unix.ECHO // the tests' terminal is without it, a person's is not
+	if after := s.whole(); after != before {
+		t.Errorf("the terminal was left changed:\n%+v\n%+v", before, after)
 	}
 }
 

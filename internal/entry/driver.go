@@ -40,7 +40,8 @@ func newDriver(deadline time.Duration, devices string) *driver {
 	if last != nil {
 		d.crashed = nvml.Crashed(last.Text())
 	}
-	if catcher, err := crash.Catch("gpuard: "+limits.NoThread()+"\n", last == nil); err == nil { // else a crash is as ugly as the Go runtime makes it
+	refusal := "gpuard: " + limits.NoThread()
+	if catcher, err := crash.Catch(refusal+"\n", refusal+". What gpuard has started runs on, and nothing watches it\n", last == nil); err == nil { // else a crash is as ugly as the Go runtime makes it
 		d.catcher = catcher
 	}
 	return d
@@ -55,6 +56,8 @@ func (d *driver) readers(root string) machine.Readers {
 		Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
 		Events:    d.events,
 		Separate:  d.readInChild,
+		Spent:     d.spent,
+		Crashed:   d.crashed != nil,
 		KernelLog: root,
 	}
 }
@@ -81,6 +84,13 @@ func (d *driver) readInChild() {
 		d.catcher.Park()
 	}
 	d.child.CompareAndSwap(nil, driverchild.New(d.deadline, d.devices, d.crashed))
+}
+
+func (d *driver) spent() time.Duration {
+	if child := d.child.Load(); child != nil {
+		return child.Spent()
+	}
+	return 0
 }
 
 func (d *driver) open(ctx context.Context) (*nvml.Library, error) {

@@ -60,6 +60,8 @@ type Readers struct {
 	Cards     func() ([]hostinfo.Card, error)                            // devices on the PCI bus, with any driver or none
 	Events    func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event // errors of devices, as the driver reports them
 	Separate  func()                                                     // from now on the driver's library is used by another process
+	Spent     func() time.Duration                                       // processor time of such a process that lives
+	Crashed   bool                                                       // this process has begun again after a crash of the library
 	KernelLog string                                                     // folder of the kernel's log, "/" for the kernel's own
 }
 

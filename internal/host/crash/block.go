@@ -16,9 +16,9 @@ type block struct {
 	free  []byte
 }
 
-func newBlock(refusal string, args, env []string) (*block, error) {
+func newBlock(refusal, alone string, args, env []string) (*block, error) {
 	const self = "/proc/self/exe"
-	size := int(unsafe.Sizeof(frame{})) + len(self) + len(refusal) + 8*(len(args)+len(env)+4) + 64
+	size := int(unsafe.Sizeof(frame{})) + len(self) + len(refusal) + len(alone) + len(stuck) + 8*(len(args)+len(env)+6) + 64
 	for _, list := range [][]string{args, env} {
 		for _, s := range list {
 			size += len(s) + 1
@@ -47,6 +47,8 @@ func newBlock(refusal string, args, env []string) (*block, error) {
 	pointers[len(env)] = uintptr(unsafe.Pointer(&f.name[0]))
 	f.envp = uintptr(unsafe.Pointer(&pointers[0]))
 	f.refusal, f.length = b.text(refusal), uintptr(len(refusal))
+	f.alone, f.aloneSize = b.text(alone), uintptr(len(alone))
+	f.stuck, f.stuckSize = b.text(stuck), uintptr(len(stuck))
 	b.path = b.text(self)
 	return b, nil
 }
@@ -64,6 +66,18 @@ func (b *block) text(s string) uintptr {
 	at := uintptr(unsafe.Pointer(&b.free[0]))
 	b.free = b.free[copy(b.free, s)+1:]
 	return at
+}
+
+// fileLimit copies what the limit of open files was before Go raised it, as the package syscall puts it back for what it
+// executes. Without this the command would have the raised one.
+func (b *block) fileLimit(soft, hard uint64) uintptr {
+	var now unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &now) != nil || soft >= now.Cur || now.Max != hard || now.Cur != hard-1 {
+		return 0
+	}
+	limit := b.pointers(2)
+	limit[0], limit[1] = uintptr(soft), uintptr(hard)
+	return uintptr(unsafe.Pointer(&limit[0]))
 }
 
 // action is the kernel's struct sigaction, the same on both architectures (Go's runtime/defs_linux_*.go).

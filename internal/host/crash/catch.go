@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"math/bits"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/filelimit"
 )
 
 // frame is what the handler needs, at an address that the garbage collector does not know. handler_*.s has the offsets.
@@ -27,6 +30,12 @@ type frame struct {
 	parked    uint64         // 88: 1: a thread that crashes in a call stays there
 	standard  [4]uint64      // 96: a struct sigaction with SIG_DFL
 	threads   [fields]uint32 // 128: that are in the calls
+	files     uintptr        // 192: a struct rlimit, the limit of open files before Go raised it; 0: it has not
+	alone     uintptr        // 200: the same text where a command runs on
+	aloneSize uintptr        // 208: of that text
+	hung      uint64         // 216: 1: a call has not returned in time
+	stuck     uintptr        // 224: what is said then
+	stuckSize uintptr        // 232: of that text
 
 	name  [len(variable) + 3]byte  // NAME= and the crash
 	calls [fields * fieldSize]byte // in one string with name, which a zero ends
@@ -42,8 +51,9 @@ func handlerAddress() uintptr
 
 // Catch begins to catch crashes. again: this program may execute itself once more; false where it has done so. Without a
 // library in it a process aborts only where the C library can create no thread for the Go runtime: then the process
-// prints refusal and ends with code 125.
-func Catch(refusal string, again bool) (*Catcher, error) {
+// prints refusal and ends with code 125; after Park it prints alone and ends by the signal, because 125 would say that no
+// command runs.
+func Catch(refusal, alone string, again bool) (*Catcher, error) {
 	low, high, err := ownCode()
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch crashes: %w", err)
@@ -52,12 +62,13 @@ func Catch(refusal string, again bool) (*Catcher, error) {
 	if again {
 		env = os.Environ()
 	}
-	block, err := newBlock(refusal, os.Args, env)
+	block, err := newBlock(refusal, alone, os.Args, env)
 	if err != nil {
 		return nil, fmt.Errorf("cannot catch crashes: %w", err)
 	}
 	f := block.frame
 	f.low, f.high = low, high
+	f.files = block.fileLimit(filelimit.Before())
 	if again {
 		f.path = block.path
 	}
@@ -88,7 +99,12 @@ func Catch(refusal string, again bool) (*Catcher, error) {
 // stays there for ever, as in a call that hangs.
 func (c *Catcher) Park() { atomic.StoreUint64(&c.frame.parked, 1) }
 
-// Enter notes a call, and returns what Leave wants. It does nothing for the seventeenth at the same time.
+// Hangs notes that a call has not returned in time. A process that begins again ends its threads first, which lasts as long
+// as the kernel holds one of them: so it says that it may wait, where another call has crashed while one hangs.
+func (c *Catcher) Hangs() { atomic.StoreUint64(&c.frame.hung, 1) }
+
+// Enter notes a call, and returns what Leave wants. It does nothing for the seventeenth at the same time. The goroutine stays
+// on its thread until Leave: by its thread the handler knows the call.
 func (c *Catcher) Enter(call string) (slot int) {
 	for {
 		busy := atomic.LoadUint64(&c.frame.busy)
@@ -100,6 +116,7 @@ func (c *Catcher) Enter(call string) (slot int) {
 			break
 		}
 	}
+	runtime.LockOSThread()
 	thread := uint32(unix.Gettid())
 	for i := range c.frame.threads { // of a call that has returned, whose goroutine has not gone on yet
 		atomic.CompareAndSwapUint32(&c.frame.threads[i], thread, 0)
@@ -122,6 +139,7 @@ func (c *Catcher) Leave(slot int) {
 	for {
 		busy := atomic.LoadUint64(&c.frame.busy)
 		if atomic.CompareAndSwapUint64(&c.frame.busy, busy, busy&^(1<<slot)) {
+			runtime.UnlockOSThread()
 			return
 		}
 	}

@@ -6,10 +6,13 @@ package crash
 type Catcher struct{}
 
 // Catch does nothing.
-func Catch(string, bool) (*Catcher, error) { return &Catcher{}, nil }
+func Catch(_, _ string, _ bool) (*Catcher, error) { return &Catcher{}, nil }
 
 // Park does nothing.
 func (*Catcher) Park() {}
+
+// Hangs does nothing.
+func (*Catcher) Hangs() {}
 
 // Enter does nothing.
 func (*Catcher) Enter(string) int { return -1 }

@@ -3,7 +3,7 @@
 // call crashed. It decides nothing: the program that starts again asks Last what it must do without.
 //
 //	last := crash.Last()       // nil: nothing has crashed
-//	catcher := crash.Catch(text)
+//	catcher := crash.Catch(refusal, alone, last == nil)
 //	slot := catcher.Enter("nvmlInit_v2")
 //	…                          // a call into the library
 //	catcher.Leave(slot)
@@ -22,6 +22,10 @@ const (
 	fields    = 16
 	fieldSize = 48 // more than the longest name
 )
+
+// stuck is said before a process begins again while another call hangs.
+const stuck = "gpuard: the driver's library has crashed while another call of it hangs: if nothing follows, the driver holds this process, " +
+	"and only a reset of the GPU or a reboot ends it\n"
 
 // variable has the signal and the field of the call that crashed, as '@' + a number each, then the fields, filled up with
 // spaces. A call of no field is not known.

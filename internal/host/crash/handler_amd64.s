@@ -62,6 +62,19 @@ again:
 	MOVQ	DI, R13
 	MOVQ	SI, R14
 	MOVQ	DX, R15
+	CMPQ	216(R12), $0
+	JEQ	note
+	MOVQ	80(R12), AX
+	LEAQ	-1(AX), CX
+	TESTQ	AX, CX	// not zero with two calls and more
+	JEQ	note
+	MOVL	$2, DI
+	MOVQ	224(R12), SI
+	MOVQ	232(R12), DX
+	MOVL	$1, AX	// write
+	SYSCALL
+	MOVQ	R13, DI
+note:
 	MOVQ	56(R12), BX
 	LEAL	64(DI), AX	// '@' and the number
 	MOVB	AX, (BX)
@@ -83,6 +96,12 @@ found:
 	MOVL	$8, R10
 	MOVL	$14, AX	// rt_sigprocmask
 	SYSCALL
+	XORL	DI, DI	// and the limits; with nothing to set this does nothing
+	MOVL	$7, SI	// RLIMIT_NOFILE
+	MOVQ	192(R12), DX
+	XORL	R10, R10
+	MOVL	$302, AX	// prlimit64
+	SYSCALL
 	MOVQ	24(R12), DI
 	MOVQ	32(R12), SI
 	MOVQ	40(R12), DX
@@ -97,6 +116,8 @@ park:
 	SYSCALL
 	JMP	park
 refuse:
+	CMPQ	88(R12), $0
+	JNE	leave
 	MOVL	$2, DI
 	MOVQ	64(R12), SI
 	MOVQ	72(R12), DX
@@ -104,5 +125,12 @@ refuse:
 	SYSCALL
 	MOVL	$125, DI
 	MOVL	$231, AX	// exit_group
+	SYSCALL
+	JMP	standard
+leave:
+	MOVL	$2, DI
+	MOVQ	200(R12), SI
+	MOVQ	208(R12), DX
+	MOVL	$1, AX	// write
 	SYSCALL
 	JMP	standard

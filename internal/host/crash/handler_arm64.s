@@ -62,6 +62,19 @@ again:
 	MOVD	R0, R20
 	MOVD	R1, R21
 	MOVD	R2, R22
+	MOVD	216(R19), R9
+	CBZ	R9, note
+	MOVD	80(R19), R9
+	SUB	$1, R9, R10
+	TST	R9, R10	// not zero with two calls and more
+	BEQ	note
+	MOVD	$2, R0
+	MOVD	224(R19), R1
+	MOVD	232(R19), R2
+	MOVD	$64, R8	// write
+	SVC
+	MOVD	R20, R0
+note:
 	MOVD	56(R19), R10
 	ADD	$64, R0, R9	// '@' and the number
 	MOVB	R9, (R10)
@@ -85,6 +98,12 @@ found:
 	MOVD	$8, R3
 	MOVD	$135, R8	// rt_sigprocmask
 	SVC
+	MOVD	$0, R0	// and the limits; with nothing to set this does nothing
+	MOVD	$7, R1	// RLIMIT_NOFILE
+	MOVD	192(R19), R2
+	MOVD	$0, R3
+	MOVD	$261, R8	// prlimit64
+	SVC
 	MOVD	24(R19), R0
 	MOVD	32(R19), R1
 	MOVD	40(R19), R2
@@ -103,6 +122,8 @@ park:
 	SVC
 	B	park
 refuse:
+	MOVD	88(R19), R9
+	CBNZ	R9, leave
 	MOVD	$2, R0
 	MOVD	64(R19), R1
 	MOVD	72(R19), R2
@@ -110,5 +131,12 @@ refuse:
 	SVC
 	MOVD	$125, R0
 	MOVD	$94, R8	// exit_group
+	SVC
+	B	standard
+leave:
+	MOVD	$2, R0
+	MOVD	200(R19), R1
+	MOVD	208(R19), R2
+	MOVD	$64, R8	// write
 	SVC
 	B	standard

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gpuard/internal/core/gpu"
 )
 
@@ -58,7 +60,8 @@ type Child struct {
 	folder   string
 
 	mu      sync.Mutex
-	running *process // nil: none
+	running *process          // nil: none
+	alive   map[*process]bool // those that were started and not waited for yet
 	killed  int
 	crash   *gpu.Unavailable // the last one
 	crashed time.Time
@@ -66,7 +69,21 @@ type Child struct {
 
 // New starts nothing yet. crash is what this process knows of an earlier crash of the library; nil: nothing.
 func New(deadline time.Duration, folder string, crash *gpu.Unavailable) *Child {
-	return &Child{deadline: deadline, folder: folder, crash: crash, crashed: time.Now()}
+	return &Child{deadline: deadline, folder: folder, crash: crash, crashed: time.Now(), alive: map[*process]bool{}}
+}
+
+// Spent is the processor time of the children that live. That of those that have ended is in getrusage(2) of this process.
+func (c *Child) Spent() (spent time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := range c.alive {
+		var used unix.Timespec
+		clock := int32(^p.cmd.Process.Pid)<<3 | 2 //nolint:gosec // as clock_getcpuclockid(3) makes it
+		if unix.ClockGettime(clock, &used) == nil {
+			spent += time.Duration(used.Nano())
+		}
+	}
+	return spent
 }
 
 // Read reads parts of the machine. The error is a *gpu.Unavailable, or that ctx was cancelled.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gpuard/internal/core/gpu"
 )
 
@@ -20,6 +22,7 @@ func TestMain(m *testing.M) {
 	if os.Args[3] == "crashed" {
 		err = Crashed(os.Stdout, &gpu.Unavailable{Cause: gpu.LibraryCrashed, Text: "it crashed"})
 	} else {
+		own, _ = os.Open("/dev/null") // as the Go runtime opens files of the cgroup
 		err = Serve(os.Stdin, os.Stdout, pretend, errorsOf)
 	}
 	if err != nil {
@@ -29,11 +32,20 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
+var own *os.File // that the child has opened itself
+
 func pretend(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	_, hurried := ctx.Deadline()
 	switch {
 	case os.Args[3] == "ends":
 		os.Exit(3)
+	case os.Args[3] == "files":
+		_, kept := own.Stat()
+		inherited := unix.Fstat(inheritedFD, new(unix.Stat_t))
+		return gpu.Machine{Source: fmt.Sprint(kept, ", ", inherited)}, nil
+	case os.Args[3] == "works":
+		for ownTime() < 20*time.Millisecond {
+		}
 	case os.Args[3] == "hangs":
 		select {}
 	case what == gpu.Power:
@@ -87,6 +99,41 @@ func TestRead(t *testing.T) {
 func pidOf(m gpu.Machine) (pid int) {
 	_, _ = fmt.Sscan(m.Source, &pid)
 	return pid
+}
+
+// ownTime is the processor time of this process.
+func ownTime() time.Duration {
+	var used unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &used)
+	return time.Duration(used.Nano())
+}
+
+// TestSpent: the time of a child that lives is known.
+func TestSpent(t *testing.T) {
+	t.Parallel()
+	c := New(time.Minute, "works", nil)
+	if spent := c.Spent(); spent != 0 {
+		t.Errorf("no child has cost %s", spent)
+	}
+	_, err := c.Read(t.Context(), gpu.Identity)
+	if spent := c.Spent(); err != nil || spent < 20*time.Millisecond || spent > time.Minute {
+		t.Errorf("a child that worked for 20ms has cost %s: %v", spent, err)
+	}
+}
+
+const inheritedFD = 333
+
+// TestFiles: the child closes what its parent has passed on, and nothing else.
+func TestFiles(t *testing.T) {
+	t.Parallel()
+	if err := unix.Dup3(0, inheritedFD, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(inheritedFD)
+	m, err := New(time.Minute, "files", nil).Read(t.Context(), gpu.Identity)
+	if want := fmt.Sprint(nil, ", ", unix.EBADF); err != nil || m.Source != want {
+		t.Errorf("its own file and the parent's: %q, want %q: %v", m.Source, want, err)
+	}
 }
 
 // TestEnds: a child that has ended is replaced, a library that crashed is left alone for a while, and one that hangs is

@@ -51,7 +51,7 @@ func (c *Child) process() (*process, error) {
 			Remedy: "see whether this user may have more processes: ulimit -u",
 		}
 	}
-	c.running = p
+	c.running, c.alive[p] = p, true
 	go c.receive(p, out)
 	return p, nil
 }
@@ -106,6 +106,9 @@ func (c *Child) receive(p *process, out io.Reader) {
 	c.mu.Unlock()
 	close(p.done)
 	_ = p.cmd.Wait()
+	c.mu.Lock()
+	delete(c.alive, p)
+	c.mu.Unlock()
 }
 
 // kill gives up a child that does not answer.

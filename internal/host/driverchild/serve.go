@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -41,8 +40,8 @@ func Serve(in io.Reader, out io.Writer, read Reader, events Events) error {
 	}
 }
 
-// closeInherited closes all files but the standard streams and those of the Go runtime (epoll(7), eventfd(2)), which may
-// have been made in any thread meanwhile.
+// closeInherited closes what came with the start of this program, other than the standard streams. Such a file has no
+// FD_CLOEXEC, else it were closed by then; what the Go runtime has opened itself has it.
 func closeInherited() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -50,8 +49,11 @@ func closeInherited() error {
 	}
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
-		target, gone := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && gone == nil && fd > 2 && !strings.HasPrefix(target, "anon_inode:") {
+		if err != nil || fd <= 2 {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) //nolint:gosec // a descriptor
+		if err == nil && flags&unix.FD_CLOEXEC == 0 {
 			_ = unix.Close(fd)
 		}
 	}

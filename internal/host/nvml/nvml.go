@@ -54,6 +54,7 @@ func Kernel(folder string) Option { return func(l *Library) { l.kernel = folder 
 type Catcher interface {
 	Enter(call string) (slot int)
 	Leave(slot int)
+	Hangs() // a call has not returned in time
 }
 
 // Catch tells a Catcher of each call into the library.
@@ -80,6 +81,7 @@ func Open(ctx context.Context, options ...Option) (*Library, error) {
 		l.turn <- struct{}{}
 		return l, nil
 	case <-ctx.Done():
+		l.noteHang()
 		return nil, late(ctx, *l.step.Load(), limit)
 	}
 }
@@ -96,6 +98,12 @@ func (l *Library) limit(ctx context.Context) time.Duration {
 		return max(0, min(l.deadline, time.Until(end)))
 	}
 	return l.deadline
+}
+
+func (l *Library) noteHang() {
+	if l.catcher != nil {
+		l.catcher.Hangs()
+	}
 }
 
 func (l *Library) hangs() bool {

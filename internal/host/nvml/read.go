@@ -97,6 +97,7 @@ func (l *Library) gather(ctx context.Context, what gpu.What) []answer {
 		case a := <-said:
 			hear(a)
 		case <-ctx.Done():
+			l.noteHang()
 			for {
 				select {
 				case a := <-said:

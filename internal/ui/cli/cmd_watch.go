@@ -34,7 +34,7 @@ func interval(text string) (time.Duration, error) {
 
 // watch redraws in place on a terminal and appends elsewhere, until q or Ctrl-C. The driver is opened once.
 func (p *Program) watch(ctx context.Context, every time.Duration, only []string) error {
-	k, leave := listen(p.term(p.Out).TTY), "Ctrl-C leaves"
+	k, leave := listen(p.term(p.Out).TTY, p.Host.Crashed), "Ctrl-C leaves"
 	if k != nil {
 		defer k.restore()
 		leave = "q leaves"
@@ -73,8 +73,9 @@ type keyboard struct {
 	gone   chan struct{} // closed when the user pressed a key to leave
 }
 
-// listen returns nil without a terminal, and in the background, where changing the terminal would stop the program.
-func listen(screen bool) *keyboard {
+// listen returns nil without a terminal, and in the background, where changing the terminal would stop the program. again:
+// this process has begun again after a crash.
+func listen(screen, again bool) *keyboard {
 	k := &keyboard{gone: make(chan struct{})}
 	if !screen || !inForeground(os.Stdin) {
 		return nil
@@ -82,6 +83,9 @@ func listen(screen bool) *keyboard {
 	var err error
 	if k.before, err = unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err != nil {
 		return nil
+	}
+	if again {
+		k.usualBefore()
 	}
 	k.singleKeys()
 	go k.readKeys()
@@ -112,6 +116,15 @@ func (k *keyboard) singleKeys() {
 	mode.Lflag &^= unix.ICANON | unix.ECHO
 	mode.Cc[unix.VMIN], mode.Cc[unix.VTIME], mode.Cc[unix.VQUIT] = 1, 0, 0
 	_ = unix.IoctlSetTermios(int(os.Stdin.Fd()), unix.TCSETS, &mode)
+}
+
+// usualBefore makes the mode to restore the usual one, where it is that of single keys: a crash has left it behind.
+func (k *keyboard) usualBefore() {
+	const ctrlBackslash = 0x1c
+	if k.before.Lflag&(unix.ICANON|unix.ECHO) == 0 && k.before.Cc[unix.VQUIT] == 0 {
+		k.before.Lflag |= unix.ICANON | unix.ECHO
+		k.before.Cc[unix.VQUIT] = ctrlBackslash
+	}
 }
 
 // handleSignals restores the terminal before a signal ends the program. After Ctrl-Z and fg it sets single keys again.
