@@ -136,3 +136,40 @@ func TestOpenFileOfTheOwner(t *testing.T) {
 		must(t, err, file.Close())
 	}
 }
+
+// TestMountedAtFirstUse: a folder of an automounter has what belongs there, because each place on the way is asked for as
+// a folder. The automounter is pretended: it fills the folder as autofs does, for open(2) with O_DIRECTORY alone.
+func TestMountedAtFirstUse(t *testing.T) {
+	for name, use := range map[string]func(path string) error{
+		"a file":    func(path string) error { return closed(sys.OpenFile(path+"/x.log", unix.O_WRONLY, 0)) },
+		"a new one": func(path string) error { return closed(sys.OpenFile(path+"/sub/x.log", appended, 0o600)) },
+		"its place": func(path string) error { _, err := sys.Resolve(path + "/x.log"); return err },
+		"a folder":  func(path string) error { return closed(sys.OpenOwn(path+"/sub", 0)) },
+		"a link":    func(path string) error { return closed(sys.OpenOwn(path+"/link", 0)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "me")
+			must(t, os.Mkdir(folder, 0o755))
+			sys.SetOpenat(t, func(at int, name string, flags int, mode uint32) (int, error) {
+				if name == "me" && flags&unix.O_DIRECTORY != 0 {
+					err := errors.Join(os.MkdirAll(folder+"/sub", 0o755), os.WriteFile(folder+"/x.log", nil, 0o600))
+					if err = errors.Join(err, os.Symlink("sub", folder+"/link")); err != nil && !errors.Is(err, os.ErrExist) {
+						t.Error(err)
+					}
+				}
+				return unix.Openat(at, name, flags, mode)
+			})
+			if err := use(folder); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// closed closes what was opened.
+func closed[C io.Closer](file C, err error) error {
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}

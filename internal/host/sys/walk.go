@@ -158,9 +158,18 @@ func (w *walker) make(name string) (fd int, st unix.Stat_t, err error) {
 	return place(w.at, name, unix.O_NOFOLLOW)
 }
 
-// place opens a name for its place alone.
+// openat is openat(2), a variable for tests.
+var openat = unix.Openat
+
+// place opens a name for its place alone. First as a folder: the kernel mounts what is mounted at its first use
+// (autofs) only for who asks for a folder, and would else show the empty place where it belongs.
 func place(at int, name string, flags int) (fd int, st unix.Stat_t, err error) {
-	if fd, err = unix.Openat(at, name, unix.O_PATH|unix.O_CLOEXEC|flags, 0); err != nil {
+	flags |= unix.O_PATH | unix.O_CLOEXEC
+	fd, err = openat(at, name, flags|unix.O_DIRECTORY, 0)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		fd, err = openat(at, name, flags, 0)
+	}
+	if err != nil {
 		return -1, st, err
 	}
 	if err = unix.Fstat(fd, &st); err != nil {
