@@ -102,7 +102,7 @@ func TestDurableAmongOthers(t *testing.T) {
 	if _, err := h.MakeDurable("queue"); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Chown(home, 0, 4077), unix.Chmod(home, 0o775)); err != nil {
+	if err := errors.Join(os.Chown(home, 0, 4077), unix.Chmod(home, 0o775), os.Chmod(filepath.Dir(home), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	for name, by := range map[string]func(string) (string, error){"made": h.MakeDurable, "opened": h.OpenDurable} {

@@ -71,7 +71,7 @@ func TestOpenFile(t *testing.T) {
 // TestOpenFileOfOthers: nobody can lead the caller to another file by what lies in a folder, whoever may write there.
 func TestOpenFileOfOthers(t *testing.T) {
 	gate.Need(t, "root")
-	top := t.TempDir()
+	top := reachable(t)
 	at := func(name string) string { return filepath.Join(top, name) }
 	must(t, os.WriteFile(at("precious"), []byte("old"), 0o600), os.Mkdir(at("etc"), 0o755))
 	for name, mode := range map[string]uint32{"home": 0o755, "tmp": 0o1777, "team": 0o2775} {
@@ -134,6 +134,22 @@ func TestOpenFileOfTheOwner(t *testing.T) {
 	for _, path := range []string{home + "/of alice", home + "/of root", home + "/new", own + "/of others"} {
 		file, err := sys.OpenFile(path, appended, 0o600)
 		must(t, err, file.Close())
+	}
+}
+
+// TestOpenFileOfAGroup: whether others may write in a folder has the answer that a queue's folder has: also of a
+// group that has the number of the folder's owner, which says nothing of its members.
+func TestOpenFileOfAGroup(t *testing.T) {
+	gate.Need(t, "root")
+	top := reachable(t)
+	at := func(name string) string { return filepath.Join(top, name) }
+	must(t, os.Mkdir(at("team"), 0o755), os.Mkdir(at("home"), 0o700), os.Mkdir(at("home/log"), 0o755))
+	for path, fine := range map[string]bool{"team": false, "home/log": true} {
+		must(t, os.WriteFile(at("file"), nil, 0o600), os.Chown(at(path), 0, 4077), unix.Chmod(at(path), 0o775), os.Link(at("file"), at(path+"/x")), os.Remove(at("file")),
+			os.Link(at(path+"/x"), at(path+"/y")))
+		if err := closed(sys.OpenFile(at(path+"/x"), appended, 0o600)); (err == nil) != fine {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }
 
