@@ -153,6 +153,33 @@ func TestOpenFileOfAGroup(t *testing.T) {
 	}
 }
 
+// TestLinkUndone: where users can link files of others, one that is the caller's may have had its name in a folder that
+// others write only as a second one, which is gone when it is counted. So it is taken only as this process made it.
+func TestLinkUndone(t *testing.T) {
+	gate.Need(t, "root")
+	sys.LinkAll(t)
+	top := reachable(t)
+	at := func(name string) string { return filepath.Join(top, name) }
+	for _, folder := range []struct {
+		name string
+		mode uint32
+		uid  int
+		fine bool
+	}{{"home", 0o700, alice, false}, {"tmp", 0o1777, 0, true}, {"theirs", 0o1777, alice, false}, {"team", 0o777, 0, false}, {"own", 0o755, 0, true}} {
+		must(t, os.Mkdir(at(folder.name), 0o755), unix.Chmod(at(folder.name), folder.mode), os.Chown(at(folder.name), folder.uid, -1))
+		path := at(folder.name + "/log")
+		if err := closed(sys.OpenFile(path, appended, 0o600)); err != nil {
+			t.Errorf("%s, a new file: %v", folder.name, err)
+		}
+		err := closed(sys.OpenFile(path, appended, 0o600))
+		if (err == nil) != folder.fine || err != nil && !strings.Contains(err.Error(), "sysctl fs.protected_hardlinks=1") {
+			t.Errorf("%s, a file that was there: %v", folder.name, err)
+		}
+	}
+	path := at("home/hers")
+	must(t, os.WriteFile(path, nil, 0o600), os.Chown(path, alice, alice), closed(sys.OpenFile(path, appended, 0)))
+}
+
 // TestMountedAtFirstUse: a folder of an automounter has what belongs there, because each place on the way is asked for as
 // a folder. The automounter is pretended: it fills the folder as autofs does, for open(2) with O_DIRECTORY alone.
 func TestMountedAtFirstUse(t *testing.T) {

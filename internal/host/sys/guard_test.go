@@ -161,16 +161,39 @@ func TestShutIn(t *testing.T) {
 func TestShutInByMounts(t *testing.T) {
 	gate.Need(t, "root")
 	gate.Need(t, "mountns")
-	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
 	top := reachable(t)
 	at := func(name string) string { return filepath.Join(top, name) }
 	must(t, os.MkdirAll(at("home/lab"), 0o755), os.MkdirAll(at("lab/team"), 0o755), os.Chown(at("lab/team"), 0, 4077), unix.Chmod(at("lab/team"), 0o775))
-	must(t, unix.Chmod(at("home"), 0o700), unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-	must(t, unix.Mount(at("lab"), at("home/lab"), "", unix.MS_BIND, ""))
-	if err := closed(sys.OpenOwn(at("home/lab/team"), 0)); err == nil || !strings.Contains(err.Error(), "the group 4077 may write") {
+	must(t, unix.Chmod(at("home"), 0o700))
+	err := onThread(func() error {
+		if err := errors.Join(unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")); err != nil {
+			return err
+		}
+		if err := unix.Mount(at("lab"), at("home/lab"), "", unix.MS_BIND, ""); err != nil {
+			return err
+		}
+		return closed(sys.OpenOwn(at("home/lab/team"), 0))
+	})
+	if err == nil || !strings.Contains(err.Error(), "the group 4077 may write") {
 		t.Error(err)
 	}
-	must(t, unix.Unmount(at("home/lab"), unix.MNT_DETACH))
+}
+
+// onThread calls f on a thread that ends after it, so that f may change its namespaces. It is not the first one, whose
+// folder is that of /proc/self.
+func onThread(f func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			result <- f()
+			return
+		}
+		err := onThread(f)
+		runtime.UnlockOSThread()
+		result <- err
+	}()
+	return <-result
 }
 
 // TestOwnGroup: a group counts as its user's own only where the machine's own files show nobody else in it.
