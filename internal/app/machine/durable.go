@@ -73,7 +73,9 @@ func (h *Host) MakeDurable(name string) (string, error) {
 			return "", err
 		}
 	}
-	h.noteBoot(filepath.Dir(path))
+	if all, err := h.HostsFolder(); err == nil {
+		h.noteBoot(all)
+	}
 	if path, err = h.DurablePath(name); err != nil { // another process may have noted another folder just before
 		return "", err
 	}
@@ -117,22 +119,23 @@ func (h *Host) folderIn(all string) string {
 
 // noteBoot makes that link, if no other process has, and removes those of earlier boots to the same folder. Where there
 // can be no links, the name of the machine decides, as it does after a boot.
-func (h *Host) noteBoot(folder string) {
+func (h *Host) noteBoot(all string) {
 	link := h.BootMark()
 	if link == "" {
 		return
 	}
-	dir, err := sys.OpenOwn(filepath.Dir(folder), 0o700)
+	folder := h.HostFolder()
+	dir, err := sys.OpenOwn(all, 0o700)
 	if err != nil {
 		return // MakeDurable says it
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
-	if _, err := dir.Look(bootPrefix + link); err == nil || dir.Symlink(filepath.Base(folder), bootPrefix+link) != nil {
+	if _, err := dir.Look(bootPrefix + link); err == nil || dir.Symlink(folder, bootPrefix+link) != nil {
 		return
 	}
 	entries, _ := os.ReadDir(dir.Name())
 	for _, e := range entries {
-		if to, err := os.Readlink(filepath.Join(dir.Name(), e.Name())); err == nil && to == filepath.Base(folder) &&
+		if to, err := os.Readlink(filepath.Join(dir.Name(), e.Name())); err == nil && to == folder &&
 			strings.HasPrefix(e.Name(), bootPrefix) && e.Name() != bootPrefix+link {
 			_ = dir.Remove(e.Name())
 		}

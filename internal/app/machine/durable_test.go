@@ -94,6 +94,19 @@ func TestDurablePath(t *testing.T) {
 	}
 }
 
+// folders are the names in a folder.
+func folders(t *testing.T, path string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
 // TestRenamed: a machine that changes its name has the folder that it had until the next boot, and a copy of its image,
 // which has another boot, never.
 func TestRenamed(t *testing.T) {
@@ -113,10 +126,12 @@ func TestRenamed(t *testing.T) {
 	}
 	made := func(h *Host) string {
 		t.Helper()
+		_, berr := h.MakeDurable("queue/env")
 		path, err := h.MakeDurable("queue")
 		again, oerr := h.OpenDurable("queue")
-		if err != nil || oerr != nil || path != again {
-			t.Fatal(path, err, again, oerr)
+		inside, _ := os.ReadDir(path)
+		if err != nil || oerr != nil || berr != nil || path != again || len(inside) != 1 || len(folders(t, filepath.Dir(path))) != 1 {
+			t.Fatal(path, err, again, oerr, berr, inside)
 		}
 		return path
 	}
