@@ -142,15 +142,16 @@ func (h *Host) noteBoot(all string) {
 	}
 }
 
-// BootMark tells this boot of this machine from all others; "" where it cannot be told, and in a container, whose host
-// is its PID namespace.
+// BootMark tells this boot of this machine from all others; "" where it cannot be told, and in a container: its host
+// is its PID namespace, or has another container's files, where its jobs would not run as they were handed in.
 func (h *Host) BootMark() string {
 	boot, err := h.Proc.BootID()
-	if err != nil || boot == "" || h.space() != "" {
+	data, _ := sys.ReadSome(h.Below("/etc/machine-id"), 64)
+	id := validID(string(data))
+	if err != nil || id == "" || h.space() != "" || h.Container() != "" {
 		return ""
 	}
-	id, _ := sys.ReadSome(h.Below("/etc/machine-id"), 64)
-	sum := sha256.Sum256([]byte(strings.Join([]string{"gpuard boot", boot, strings.TrimSpace(string(id))}, "\x00")))
+	sum := sha256.Sum256([]byte(strings.Join([]string{"gpuard boot", boot, id}, "\x00")))
 	return hex.EncodeToString(sum[:6])
 }
 
@@ -178,10 +179,7 @@ func (h *Host) HostFolder() string {
 // hostFolder is HostFolder by the name of the machine, the content of machine-id(5), the id of this boot, and the PID
 // namespace where that is not the machine's: a container cannot see which of the machine's processes live.
 func hostFolder(name, id, boot, space string) string {
-	id = strings.TrimSpace(id)
-	if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" || strings.Trim(id, "0") == "" { // missing, empty, or "uninitialized"
-		id = ""
-	}
+	id = validID(id)
 	if id == "" && slices.Contains([]string{"", "(none)", "localhost", "localhost.localdomain"}, name) {
 		id = boot // nothing else tells it from others; what is kept ends with this boot
 	}
@@ -193,6 +191,15 @@ func hostFolder(name, id, boot, space string) string {
 		return '_'
 	}, strings.TrimLeft(name, "."))
 	return plain + "-" + hex.EncodeToString(sum[:6])
+}
+
+// validID is the id in the content of machine-id(5); "" where it is missing, empty, or "uninitialized".
+func validID(content string) string {
+	id := strings.TrimSpace(content)
+	if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" || strings.Trim(id, "0") == "" {
+		return ""
+	}
+	return id
 }
 
 // NameOfHost is the name of the machine whose folder has this name.
