@@ -27,7 +27,7 @@ func (h *Host) DurablePath(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(all, h.HostFolder(), name), nil
+	return filepath.Join(all, h.folderIn(all), name), nil
 }
 
 // HomePath is DurablePath for what has nothing to do with leases, and so stays where it is when GPUARD_STATE names
@@ -37,7 +37,8 @@ func (h *Host) HomePath(name string) string {
 	if home == "" {
 		return ""
 	}
-	return filepath.Join(home, hostsFolder, h.HostFolder(), name)
+	all := filepath.Join(home, hostsFolder)
+	return filepath.Join(all, h.folderIn(all), name)
 }
 
 // hostsFolder has a folder for each host on which the user has kept something.
@@ -72,6 +73,12 @@ func (h *Host) MakeDurable(name string) (string, error) {
 			return "", err
 		}
 	}
+	if all, err := h.HostsFolder(); err == nil {
+		h.noteBoot(all)
+	}
+	if path, err = h.DurablePath(name); err != nil { // another process may have noted another folder just before
+		return "", err
+	}
 	dir, err := sys.OpenOwn(path, 0o700)
 	if err != nil {
 		return "", err
@@ -92,26 +99,86 @@ func (h *Host) OpenDurable(name string) (string, error) {
 	return path, dir.Close()
 }
 
-// HostFolder is the name of this host's folder. The name of the machine tells copies of one image apart, which have the
-// same machine id, and the id machines of the same name.
+// A machine may change its name while it runs (DHCP, hostnamectl), and have two at once (unshare --uts). So a link beside
+// the folders, which is named by the boot, says which of them is in use until the next one: the same boot is the same
+// machine for sure, which neither its name nor its id says of a copy of an image.
+//
+//	hosts/.boot-8d20c1f59a3e -> gpu07-3f2a9c1b7d21
+const bootPrefix = ".boot-"
+
+// folderIn is the name of this host's folder among all.
+func (h *Host) folderIn(all string) string {
+	if link := h.BootMark(); link != "" {
+		folder, err := os.Readlink(filepath.Join(all, bootPrefix+link))
+		if err == nil && folder == filepath.Base(folder) && !strings.HasPrefix(folder, ".") {
+			return folder
+		}
+	}
+	return h.HostFolder()
+}
+
+// noteBoot makes that link, if no other process has, and removes those of earlier boots to the same folder. Where there
+// can be no links, the name of the machine decides, as it does after a boot.
+func (h *Host) noteBoot(all string) {
+	link := h.BootMark()
+	if link == "" {
+		return
+	}
+	folder := h.HostFolder()
+	dir, err := sys.OpenOwn(all, 0o700)
+	if err != nil {
+		return // MakeDurable says it
+	}
+	defer dir.Close() //nolint:errcheck // nothing is written through it
+	if _, err := dir.Look(bootPrefix + link); err == nil || dir.Symlink(folder, bootPrefix+link) != nil {
+		return
+	}
+	entries, _ := os.ReadDir(dir.Name())
+	for _, e := range entries {
+		if to, err := os.Readlink(filepath.Join(dir.Name(), e.Name())); err == nil && to == folder &&
+			strings.HasPrefix(e.Name(), bootPrefix) && e.Name() != bootPrefix+link {
+			_ = dir.Remove(e.Name())
+		}
+	}
+}
+
+// BootMark tells this boot of this machine from all others; "" where it cannot be told, and in a container: its host
+// is its PID namespace, or has another container's files, where its jobs would not run as they were handed in.
+func (h *Host) BootMark() string {
+	boot, err := h.Proc.BootID()
+	data, _ := sys.ReadSome(h.Below("/etc/machine-id"), 64)
+	id := validID(string(data))
+	if err != nil || id == "" || h.space() != "" || h.Container() != "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(strings.Join([]string{"gpuard boot", boot, id}, "\x00")))
+	return hex.EncodeToString(sum[:6])
+}
+
+// space is the PID namespace, if that is not the machine's.
+func (h *Host) space() string {
+	if !h.IsApart() {
+		return ""
+	}
+	return fmt.Sprint(h.Proc.Namespace())
+}
+
+// hostname is a variable for tests.
+var hostname = os.Hostname
+
+// HostFolder is the name that the folder of this host has by the name of the machine, which tells copies of one image apart
+// that have the same machine id. The id tells machines of the same name apart.
 func (h *Host) HostFolder() string {
-	name, _ := os.Hostname()
+	name, _ := hostname()
 	id, _ := sys.ReadSome(h.Below("/etc/machine-id"), 64)
 	boot, _ := h.Proc.BootID()
-	space := ""
-	if h.IsApart() {
-		space = fmt.Sprint(h.Proc.Namespace())
-	}
-	return hostFolder(name, string(id), boot, space)
+	return hostFolder(name, string(id), boot, h.space())
 }
 
 // hostFolder is HostFolder by the name of the machine, the content of machine-id(5), the id of this boot, and the PID
 // namespace where that is not the machine's: a container cannot see which of the machine's processes live.
 func hostFolder(name, id, boot, space string) string {
-	id = strings.TrimSpace(id)
-	if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" || strings.Trim(id, "0") == "" { // missing, empty, or "uninitialized"
-		id = ""
-	}
+	id = validID(id)
 	if id == "" && slices.Contains([]string{"", "(none)", "localhost", "localhost.localdomain"}, name) {
 		id = boot // nothing else tells it from others; what is kept ends with this boot
 	}
@@ -123,6 +190,15 @@ func hostFolder(name, id, boot, space string) string {
 		return '_'
 	}, strings.TrimLeft(name, "."))
 	return plain + "-" + hex.EncodeToString(sum[:6])
+}
+
+// validID is the id in the content of machine-id(5); "" where it is missing, empty, or "uninitialized".
+func validID(content string) string {
+	id := strings.TrimSpace(content)
+	if len(id) != 32 || strings.Trim(id, "0123456789abcdef") != "" || strings.Trim(id, "0") == "" {
+		return ""
+	}
+	return id
 }
 
 // NameOfHost is the name of the machine whose folder has this name.

@@ -94,6 +94,63 @@ func TestDurablePath(t *testing.T) {
 	}
 }
 
+// folders are the names in a folder.
+func folders(t *testing.T, path string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// TestRenamed: a machine that changes its name has the folder that it had until the next boot, and a copy of its image,
+// which has another boot, never.
+func TestRenamed(t *testing.T) {
+	home := t.TempDir()
+	real := hostname
+	defer func() { hostname = real }()
+	renamed := func(boot, name string) *Host {
+		hostname = func() (string, error) { return name, nil }
+		root := t.TempDir()
+		for _, file := range []struct{ path, text string }{{"etc/machine-id", strings.Repeat("a", 32)}, {"proc/sys/kernel/random/boot_id", strings.Repeat(boot, 36)}} {
+			path := filepath.Join(root, file.path)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(file.text+"\n"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return &Host{Root: root, Proc: proc.New(filepath.Join(root, "proc")), Env: []string{"HOME=" + home}}
+	}
+	made := func(h *Host) string {
+		t.Helper()
+		_, berr := h.MakeDurable("queue/env")
+		path, err := h.MakeDurable("queue")
+		again, oerr := h.OpenDurable("queue")
+		inside, _ := os.ReadDir(path)
+		if err != nil || oerr != nil || berr != nil || path != again || len(inside) != 1 || len(folders(t, filepath.Dir(path))) != 1 {
+			t.Fatal(path, err, again, oerr, berr, inside)
+		}
+		return path
+	}
+	first := made(renamed("1", "gpu07"))
+	if second := made(renamed("1", "dhcp-12")); second != first {
+		t.Errorf("after a change of its name: %s, before %s", second, first)
+	}
+	if copied := made(renamed("2", "gpu08")); copied == first {
+		t.Errorf("a copy of its image has %s", copied)
+	}
+	if later := made(renamed("3", "gpu07")); later != first {
+		t.Errorf("after a boot: %s, before %s", later, first)
+	}
+	links, err := filepath.Glob(home + "/.local/state/gpuard/hosts/.boot-*")
+	if err != nil || len(links) != 2 {
+		t.Errorf("links of boots that are over stay: %v, %v", links, err)
+	}
+}
+
 // TestDurableAmongOthers: below a folder that a group may write nothing is kept, and the error says what to type.
 func TestDurableAmongOthers(t *testing.T) {
 	gate.Need(t, "root")
@@ -102,7 +159,7 @@ func TestDurableAmongOthers(t *testing.T) {
 	if _, err := h.MakeDurable("queue"); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Chown(home, 0, 4077), unix.Chmod(home, 0o775)); err != nil {
+	if err := errors.Join(os.Chown(home, 0, 4077), unix.Chmod(home, 0o775), os.Chmod(filepath.Dir(home), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	for name, by := range map[string]func(string) (string, error){"made": h.MakeDurable, "opened": h.OpenDurable} {

@@ -73,10 +73,21 @@ func (h *Host) endedFolder() string {
 		return filepath.Join(users, fmt.Sprint(os.Geteuid()))
 	}
 	path, err := h.DurablePath(historyFolder)
-	if err != nil {
+	if err != nil || h.passes(filepath.Dir(path)) {
 		return ""
 	}
 	return path
+}
+
+// passes reports whether the folder of this host is not there, and would be nobody's soon: each container has a PID
+// namespace of its own, and one that ends leaves its folder in the home for ever. Where something else is kept, a queue or
+// a project, there is one anyway.
+func (h *Host) passes(folder string) bool {
+	if h.space() == "" {
+		return false
+	}
+	_, err := os.Stat(folder)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // baseThere reports whether the folder is there below which a user's files lie.
@@ -110,6 +121,9 @@ func (h *Host) users() string {
 // EndedNote says why this user's leases leave no lines, "" where they do.
 func (h *Host) EndedNote() string {
 	folder := h.endedFolder()
+	if path, err := h.DurablePath(historyFolder); folder == "" && err == nil && h.passes(filepath.Dir(path)) {
+		return "your leases leave no lines for gpuard history: this is a PID namespace of its own (a container), of which nothing is kept"
+	}
 	if folder == "" {
 		return ""
 	}

@@ -99,3 +99,29 @@ func TestEndedLeasesOfAll(t *testing.T) {
 	}
 	l.want("home of 0")
 }
+
+// TestContainersLeaveNothing: a container that is run with a home leaves no folder there for its ended leases, unless it
+// keeps something else. The machine itself does.
+func TestContainersLeaveNothing(t *testing.T) {
+	for space, kept := range map[string]bool{"pid:[4026531836]": true, "pid:[4026532441]": false} {
+		l := newLines(t)
+		self := filepath.Join(l.root, "proc/self/ns")
+		if err := errors.Join(os.MkdirAll(self, 0o755), os.Symlink(space, filepath.Join(self, "pid"))); err != nil {
+			t.Fatal(err)
+		}
+		l.host.Proc = proc.New(filepath.Join(l.root, "proc"))
+		l.host.Env = []string{"HOME=" + l.root}
+		if path := l.host.endedFolder(); (path != "") != kept {
+			t.Errorf("%s: lines in %q", space, path)
+		}
+		if note := l.host.EndedNote(); (note == "") != kept {
+			t.Errorf("%s: %q", space, note)
+		}
+		if _, err := l.host.MakeDurable("queue"); err != nil {
+			t.Fatal(err)
+		}
+		if path := l.host.endedFolder(); path == "" {
+			t.Errorf("%s: none beside a queue", space)
+		}
+	}
+}

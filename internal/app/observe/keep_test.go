@@ -255,6 +255,9 @@ func TestJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	modes := []os.FileMode{0o777, 0o777 | os.ModeSticky}
+	if err := os.Chmod(filepath.Dir(folder), 0o755); err != nil { // others can come to it
+		t.Fatal(err)
+	}
 	if err := os.Chown(folder, -1, 4077); err == nil { // the group that it had may be the caller's own
 		modes = append(modes, 0o775)
 	}

@@ -38,10 +38,13 @@ func OfOtherHosts(host *machine.Host) []HostJobs {
 	if err != nil {
 		return list
 	}
-	own := host.HostFolder()
+	own, err := host.DurablePath("")
+	if err != nil {
+		return list
+	}
 	entries, _ := os.ReadDir(top)
 	for _, e := range entries {
-		if e.Name() != own {
+		if e.IsDir() && e.Name() != filepath.Base(own) {
 			list = addJobs(list, host.NameOfHost(e.Name()), filepath.Join(top, e.Name(), queueFolder))
 		}
 	}

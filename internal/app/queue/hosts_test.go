@@ -140,7 +140,7 @@ func TestQueueBelowAGroup(t *testing.T) {
 		}
 	}
 	const group, mallory = 4077, 4003
-	if err := errors.Join(os.Chown(home, 0, group), unix.Chmod(home, 0o2775)); err != nil {
+	if err := errors.Join(os.Chown(home, 0, group), unix.Chmod(home, 0o2775), os.Chmod(filepath.Dir(home), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	refused("the group 4077 may write in " + home + ", and could put another folder in its place; chmod g-w " + home)

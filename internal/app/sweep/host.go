@@ -21,7 +21,7 @@ func (s *Sweep) takeHost() error {
 	if err := s.Host.Proc.CheckClock(); err != nil {
 		return err
 	}
-	own := s.Host.HostFolder() + "\n"
+	own := s.Host.HostFolder() + "\n" + s.Host.BootMark() + "\n"
 	path := filepath.Join(s.Dir, hostFile)
 	text, err := sys.ReadSome(path, 256)
 	if errors.Is(err, os.ErrNotExist) && visible.Allocation(s.Host.Env) == "" {
@@ -36,9 +36,9 @@ func (s *Sweep) takeHost() error {
 		return nil
 	case err != nil:
 		return err
-	case string(text) != own:
+	case !sameHost(string(text), own):
 		return exit.Usagef("cannot use %s: it is a sweep of the host %s, where its runs may go on; resume it there: gpuard sweep --resume %[1]s, or when nothing of it runs there any more: rm %[3]s",
-			s.Dir, s.Host.NameOfHost(strings.TrimSpace(string(text))), path)
+			s.Dir, s.Host.NameOfHost(strings.TrimSpace(strings.SplitN(string(text), "\n", 2)[0])), path)
 	}
 	return nil
 }
@@ -50,4 +50,11 @@ func (s *Sweep) writeHost(text string) error {
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
 	return dir.Write(hostFile, []byte(text), 0o600)
+}
+
+// sameHost compares two texts of a hostFile: the name of a host's folder, and what tells one boot of it from all others,
+// by which it is known under another name too. An earlier gpuard wrote the name alone.
+func sameHost(one, other string) bool {
+	a, b := strings.Split(one+"\n", "\n"), strings.Split(other+"\n", "\n")
+	return a[0] == b[0] || a[1] != "" && a[1] == b[1]
 }

@@ -45,4 +45,22 @@ func TestSweepOfAnotherHost(t *testing.T) {
 	if err := on("a").takeHost(); err == nil {
 		t.Error("both hosts have it")
 	}
+
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, boot, _ := strings.Cut(string(text), "\n")
+	if err := os.WriteFile(path, []byte("renamed-0123456789ab\n"+boot), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := on("b").takeHost(); err != nil && strings.TrimSpace(boot) != "" {
+		t.Errorf("the same machine under another name: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("renamed-0123456789ab\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := on("b").takeHost(); err == nil {
+		t.Error("another host's, as an earlier gpuard wrote it, is taken")
+	}
 }

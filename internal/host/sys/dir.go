@@ -112,6 +112,11 @@ func (d *Dir) MayWrite() error {
 	return d.do("access", ".", func(fd int) error { return unix.Faccessat(fd, ".", unix.W_OK|unix.X_OK, unix.AT_EACCESS) })
 }
 
+// Symlink makes a symbolic link in the folder.
+func (d *Dir) Symlink(to, name string) error {
+	return d.do("symlink", name, func(fd int) error { return unix.Symlinkat(to, fd, name) })
+}
+
 // Look is lstat(2) of a name in the folder.
 func (d *Dir) Look(name string) (st unix.Stat_t, err error) {
 	err = d.do("lstat", name, func(fd int) error { return unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })

@@ -12,3 +12,17 @@ func (a *Aside) Unplaced() string { return a.name }
 
 // HasAlone is hasAlone for tests.
 var HasAlone = hasAlone
+
+// LinkAll pretends until the test ends that all users can link all files.
+func LinkAll(t interface{ Cleanup(func()) }) {
+	before := linksProtected
+	linksProtected = func() bool { return false }
+	t.Cleanup(func() { linksProtected = before })
+}
+
+// SetOpenat exchanges openat(2), as an automounter would act on it, until the test ends.
+func SetOpenat(t interface{ Cleanup(func()) }, f func(at int, name string, flags int, mode uint32) (int, error)) {
+	before := openat
+	openat = f
+	t.Cleanup(func() { openat = before })
+}

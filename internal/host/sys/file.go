@@ -52,7 +52,7 @@ func openFile(path string, flags int, mode uint32) (*os.File, error) {
 		return nil, err
 	}
 	if !fresh {
-		if err = writable(w.at, fd, filepath.Join(w.path, name)); err == nil && flags&unix.O_TRUNC != 0 {
+		if err = w.writable(fd, name); err == nil && flags&unix.O_TRUNC != 0 {
 			err = empty(fd)
 		}
 	}
@@ -123,9 +123,10 @@ func openLeaf(at int, name string, flags int, mode uint32) (fd int, fresh bool, 
 
 // writable is an error for what another user may have put into a folder for the caller to write into: the rules of
 // fs.protected_regular, fs.protected_fifos and fs.protected_hardlinks, wherever others may write.
-func writable(at, fd int, path string) error {
+func (w *walker) writable(fd int, name string) error {
 	var file, dir unix.Stat_t
-	if err := errors.Join(unix.Fstat(fd, &file), unix.Fstat(at, &dir)); err != nil {
+	path := filepath.Join(w.path, name)
+	if err := errors.Join(unix.Fstat(fd, &file), unix.Fstat(w.at, &dir)); err != nil {
 		return err
 	}
 	switch file.Mode & unix.S_IFMT {
@@ -136,8 +137,7 @@ func writable(at, fd int, path string) error {
 		return errors.New("it is neither a file nor a pipe")
 	}
 
-	others := dir.Mode&0o002 != 0 || dir.Mode&0o020 != 0 && dir.Gid != dir.Uid
-	if trusted(dir.Uid) && !others {
+	if trusted(dir.Uid) && !othersWrite(w.path, &dir, w.shut.depth > 0) {
 		return nil
 	}
 	chosen := os.Geteuid() == 0 || dir.Mode&unix.S_ISVTX != 0 // else a group shares its files
@@ -146,8 +146,21 @@ func writable(at, fd int, path string) error {
 		return fmt.Errorf("%s belongs to uid %d, who could lay it there; name another file", path, file.Uid)
 	case file.Mode&unix.S_IFMT == unix.S_IFREG && file.Nlink > 1:
 		return fmt.Errorf("%s has another name (hard link), and others may write in its folder; name another file", path)
+	case file.Mode&unix.S_IFMT != unix.S_IFREG || file.Uid != uint32(os.Geteuid()) || keepsLinks(&dir) || linksProtected(): //nolint:gosec // a uid
+		return nil
 	}
-	return nil
+	return fmt.Errorf("%s may have been another name of any file of yours until a moment ago: others may write in its folder, and this machine lets them link your files; name a new file, or sysctl fs.protected_hardlinks=1", path)
+}
+
+// keepsLinks reports whether who has laid a link to a file of the caller's in a folder cannot take it away again before
+// it is counted: with the sticky bit only the owners of the file and of the folder can.
+func keepsLinks(dir *unix.Stat_t) bool { return trusted(dir.Uid) && dir.Mode&unix.S_ISVTX != 0 }
+
+// linksProtected reports whether users can link only files of their own, and such that they can write anyway
+// (fs.protected_hardlinks in proc_sys_fs(5)). It is a variable for tests.
+var linksProtected = func() bool {
+	text, err := ReadSome("/proc/sys/fs/protected_hardlinks", 16)
+	return err == nil && strings.TrimSpace(string(text)) == "1"
 }
 
 // empty cuts a file to nothing; a pipe or a device has nothing to cut.

@@ -71,7 +71,7 @@ func TestOpenFile(t *testing.T) {
 // TestOpenFileOfOthers: nobody can lead the caller to another file by what lies in a folder, whoever may write there.
 func TestOpenFileOfOthers(t *testing.T) {
 	gate.Need(t, "root")
-	top := t.TempDir()
+	top := reachable(t)
 	at := func(name string) string { return filepath.Join(top, name) }
 	must(t, os.WriteFile(at("precious"), []byte("old"), 0o600), os.Mkdir(at("etc"), 0o755))
 	for name, mode := range map[string]uint32{"home": 0o755, "tmp": 0o1777, "team": 0o2775} {
@@ -135,4 +135,84 @@ func TestOpenFileOfTheOwner(t *testing.T) {
 		file, err := sys.OpenFile(path, appended, 0o600)
 		must(t, err, file.Close())
 	}
+}
+
+// TestOpenFileOfAGroup: whether others may write in a folder has the answer that a queue's folder has: also of a
+// group that has the number of the folder's owner, which says nothing of its members.
+func TestOpenFileOfAGroup(t *testing.T) {
+	gate.Need(t, "root")
+	top := reachable(t)
+	at := func(name string) string { return filepath.Join(top, name) }
+	must(t, os.Mkdir(at("team"), 0o755), os.Mkdir(at("home"), 0o700), os.Mkdir(at("home/log"), 0o755))
+	for path, fine := range map[string]bool{"team": false, "home/log": true} {
+		must(t, os.WriteFile(at("file"), nil, 0o600), os.Chown(at(path), 0, 4077), unix.Chmod(at(path), 0o775), os.Link(at("file"), at(path+"/x")), os.Remove(at("file")),
+			os.Link(at(path+"/x"), at(path+"/y")))
+		if err := closed(sys.OpenFile(at(path+"/x"), appended, 0o600)); (err == nil) != fine {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// TestLinkUndone: where users can link files of others, one that is the caller's may have had its name in a folder that
+// others write only as a second one, which is gone when it is counted. So it is taken only as this process made it.
+func TestLinkUndone(t *testing.T) {
+	gate.Need(t, "root")
+	sys.LinkAll(t)
+	top := reachable(t)
+	at := func(name string) string { return filepath.Join(top, name) }
+	for _, folder := range []struct {
+		name string
+		mode uint32
+		uid  int
+		fine bool
+	}{{"home", 0o700, alice, false}, {"tmp", 0o1777, 0, true}, {"theirs", 0o1777, alice, false}, {"team", 0o777, 0, false}, {"own", 0o755, 0, true}} {
+		must(t, os.Mkdir(at(folder.name), 0o755), unix.Chmod(at(folder.name), folder.mode), os.Chown(at(folder.name), folder.uid, -1))
+		path := at(folder.name + "/log")
+		if err := closed(sys.OpenFile(path, appended, 0o600)); err != nil {
+			t.Errorf("%s, a new file: %v", folder.name, err)
+		}
+		err := closed(sys.OpenFile(path, appended, 0o600))
+		if (err == nil) != folder.fine || err != nil && !strings.Contains(err.Error(), "sysctl fs.protected_hardlinks=1") {
+			t.Errorf("%s, a file that was there: %v", folder.name, err)
+		}
+	}
+	path := at("home/hers")
+	must(t, os.WriteFile(path, nil, 0o600), os.Chown(path, alice, alice), closed(sys.OpenFile(path, appended, 0)))
+}
+
+// TestMountedAtFirstUse: a folder of an automounter has what belongs there, because each place on the way is asked for as
+// a folder. The automounter is pretended: it fills the folder as autofs does, for open(2) with O_DIRECTORY alone.
+func TestMountedAtFirstUse(t *testing.T) {
+	for name, use := range map[string]func(path string) error{
+		"a file":    func(path string) error { return closed(sys.OpenFile(path+"/x.log", unix.O_WRONLY, 0)) },
+		"a new one": func(path string) error { return closed(sys.OpenFile(path+"/sub/x.log", appended, 0o600)) },
+		"its place": func(path string) error { _, err := sys.Resolve(path + "/x.log"); return err },
+		"a folder":  func(path string) error { return closed(sys.OpenOwn(path+"/sub", 0)) },
+		"a link":    func(path string) error { return closed(sys.OpenOwn(path+"/link", 0)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "me")
+			must(t, os.Mkdir(folder, 0o755))
+			sys.SetOpenat(t, func(at int, name string, flags int, mode uint32) (int, error) {
+				if name == "me" && flags&unix.O_DIRECTORY != 0 {
+					err := errors.Join(os.MkdirAll(folder+"/sub", 0o755), os.WriteFile(folder+"/x.log", nil, 0o600))
+					if err = errors.Join(err, os.Symlink("sub", folder+"/link")); err != nil && !errors.Is(err, os.ErrExist) {
+						t.Error(err)
+					}
+				}
+				return unix.Openat(at, name, flags, mode)
+			})
+			if err := use(folder); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// closed closes what was opened.
+func closed[C io.Closer](file C, err error) error {
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }

@@ -13,15 +13,20 @@ import (
 
 // OpenOwn opens a folder in which nobody but the caller may write, and which no other user can exchange: each folder from
 // the root to it belongs to root or to the caller, and nobody else may rename what is in it. Where others may write,
-// that takes the sticky bit, which lets only the owner of an entry rename it. So its path may be used afterwards, for
-// what is run or believed. With a mode the folder, and those above it, are made where they are missing, as the umask
+// that takes the sticky bit, which lets only the owner of an entry rename it. What a group may do in a folder means
+// nothing where a folder above is closed to all but the caller. So its path may be used afterwards, for what is run or
+// believed. With a mode the folder, and those above it, are made where they are missing, as the umask
 // leaves them: each in the folder that was checked, so that no link of another user leads away from it.
 func OpenOwn(path string, mode uint32) (*Dir, error) {
 	path = filepath.Clean(path)
 	if !filepath.IsAbs(path) {
 		return nil, &os.PathError{Op: "open", Path: path, Err: unix.EINVAL}
 	}
-	fd, err := walk(path, true, guard, mode)
+	shut := false
+	fd, err := walk(path, true, func(at string, st *unix.Stat_t, in bool) error {
+		shut = in
+		return guard(at, st, in)
+	}, mode)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +36,7 @@ func OpenOwn(path string, mode uint32) (*Dir, error) {
 	case err != nil:
 	case st.Uid != uint32(os.Geteuid()): //nolint:gosec // a uid
 		err = &ForeignError{path, st.Uid}
-	case othersWrite(path, &st):
+	case othersWrite(path, &st, shut):
 		err = fmt.Errorf("others may write in %s; chmod go-w %[1]s", path)
 	}
 	if err != nil {
@@ -42,11 +47,11 @@ func OpenOwn(path string, mode uint32) (*Dir, error) {
 }
 
 // guard is an error where another user could exchange what is in a folder.
-func guard(at string, st *unix.Stat_t) error {
+func guard(at string, st *unix.Stat_t, shut bool) error {
 	switch {
 	case !trusted(st.Uid):
 		return fmt.Errorf("%w, who could put another folder in its place", &ForeignError{at, st.Uid})
-	case st.Mode&unix.S_ISVTX != 0 || !othersWrite(at, st):
+	case st.Mode&unix.S_ISVTX != 0 || !othersWrite(at, st, shut):
 		return nil
 	case st.Mode&0o002 != 0:
 		return fmt.Errorf("all users may write in %s, and could put another folder in its place; chmod +t %[1]s", at)
@@ -54,12 +59,52 @@ func guard(at string, st *unix.Stat_t) error {
 	return fmt.Errorf("the group %d may write in %s, and could put another folder in its place; chmod g-w %[2]s, or chmod +t %[2]s if the group has to write there", st.Gid, at)
 }
 
-// othersWrite reports whether users other than its owner and root may write in a folder.
-func othersWrite(path string, st *unix.Stat_t) bool {
+// othersWrite reports whether users other than its owner and root may write in a folder. Where it is shut in, the bits
+// of its group do not count: an umask of 002 has left them.
+func othersWrite(path string, st *unix.Stat_t, shut bool) bool {
 	if st.Mode&0o002 != 0 {
 		return true
 	}
-	return st.Mode&0o020 != 0 && (namespaced() || listed(path) || !ownGroup(st.Uid, st.Gid))
+	return st.Mode&0o020 != 0 && !shut && (namespaced() || listed(path) || !ownGroup(st.Uid, st.Gid))
+}
+
+// shutIn says that a walk is in a folder of the caller's that lets nobody else in, or below it.
+type shutIn struct {
+	depth int    // how many folders deep, from 1 for that folder itself; 0: it is in none
+	mount uint64 // that the folder is on: what is mounted below it may be used elsewhere too
+}
+
+// next is what holds after a step to an open folder. Up, it counts down; where a link leads, it begins anew.
+func (s shutIn) next(name string, magic bool, fd int, st *unix.Stat_t) shutIn {
+	own := st.Uid == uint32(os.Geteuid()) && st.Mode&0o011 == 0 //nolint:gosec // a uid
+	switch {
+	case magic || name == "/" || name == ".":
+		s = shutIn{}
+	case s.depth > 0 && name == "..":
+		s.depth--
+	case s.depth > 0:
+		s.depth++
+	}
+	if s.depth == 0 && !own {
+		return shutIn{}
+	}
+	mount, known := mountOf(fd)
+	switch {
+	case !known:
+		return shutIn{}
+	case own && (s.depth == 0 || mount != s.mount):
+		return shutIn{1, mount}
+	case mount != s.mount:
+		return shutIn{}
+	}
+	return s
+}
+
+// mountOf is the number of the mount that an open folder is on; before Linux 5.8 it is not known.
+func mountOf(fd int) (id uint64, known bool) {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_MNT_ID, &st)
+	return st.Mnt_id, err == nil && st.Mask&unix.STATX_MNT_ID != 0
 }
 
 // listed reports whether a folder has an access control list, whose mask the bits of the group are then (acl(5)): who

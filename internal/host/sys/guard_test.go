@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 // TestGuarded: a path that another user could exchange is not guarded, even if it is right now. Members of a group are
 // other users.
 func TestGuarded(t *testing.T) {
-	top := filepath.Join(t.TempDir(), "top")
+	top := filepath.Join(reachable(t), "top")
 	state := filepath.Join(top, "state")
 	must(t, os.MkdirAll(state, 0o755))
 	opened := func(path string) error {
@@ -94,7 +95,7 @@ func TestOpenOwn(t *testing.T) {
 // a group may write.
 func TestOpenOwnAmongOthers(t *testing.T) {
 	gate.Need(t, "root")
-	top := t.TempDir()
+	top := reachable(t)
 	at := func(name string) string { return filepath.Join(top, name) }
 	must(t, os.Mkdir(at("home"), 0o755), os.Mkdir(at("sticky"), 0o755), unix.Chmod(at("sticky"), 0o1777), os.Mkdir(at("team"), 0o755), os.Chown(at("team"), 0, alice), unix.Chmod(at("team"), 0o2775),
 		os.Symlink("../home", at("sticky/link")), os.Lchown(at("sticky/link"), mallory, mallory), os.Mkdir(at("sticky/theirs"), 0o755), os.Chown(at("sticky/theirs"), mallory, mallory))
@@ -113,6 +114,86 @@ func TestOpenOwnAmongOthers(t *testing.T) {
 			t.Errorf("%s has %v, %v", path, made, err)
 		}
 	}
+}
+
+// reachable is a new folder that other users can come to.
+func reachable(t *testing.T) string {
+	t.Helper()
+	top := t.TempDir()
+	must(t, unix.Chmod(filepath.Dir(top), 0o755))
+	return top
+}
+
+// TestShutIn: what a group may write below a folder that lets nobody but the caller in is the caller's alone; not where
+// a link leads out of it, what is above it, nor what is mounted there, which others may reach elsewhere.
+func TestShutIn(t *testing.T) {
+	gate.Need(t, "root")
+	top := reachable(t)
+	at := func(name string) string { return filepath.Join(top, name) }
+	for _, path := range []string{"home", "home/.local", "home/.local/state", "home/all", "open", "open/team", "open/team/x", "closed by others"} {
+		must(t, os.Mkdir(at(path), 0o755))
+	}
+	const group = 4077 // of nobody
+	for _, path := range []string{"home/.local", "home/.local/state", "open/team"} {
+		must(t, os.Chown(at(path), 0, group), unix.Chmod(at(path), 0o2775))
+	}
+	must(t, unix.Chmod(at("home/all"), 0o777), os.Symlink("../open", at("home/out")), os.Symlink(at("open"), at("home/away")),
+		os.Symlink(".local", at("home/in")))
+	for mode, shut := range map[uint32]bool{0o700: true, 0o744: true, 0o755: false, 0o710: false, 0o701: false} {
+		must(t, unix.Chmod(at("home"), mode))
+		for path, fine := range map[string]bool{
+			"home/.local/state/queue": shut, "home/.local": shut, "home/in/state": shut, "open/../home/.local": shut,
+			"home/all": false, "home/out/team/x": false, "home/away/team/x": false, "home/.local/../../open/team/x": false,
+		} {
+			path := top + "/" + path
+			if err := closed(sys.OpenOwn(path, 0o700)); (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "may write in ") {
+				t.Errorf("mode %o, %s: %v", mode, path, err)
+			}
+		}
+	}
+	must(t, unix.Chmod(at("home"), 0o700), os.Chown(at("home"), mallory, mallory))
+	if err := closed(sys.OpenOwn(at("home/.local"), 0)); err == nil {
+		t.Error("closed by another user")
+	}
+}
+
+// TestShutInByMounts: a mount below a closed folder is not closed by it.
+func TestShutInByMounts(t *testing.T) {
+	gate.Need(t, "root")
+	gate.Need(t, "mountns")
+	top := reachable(t)
+	at := func(name string) string { return filepath.Join(top, name) }
+	must(t, os.MkdirAll(at("home/lab"), 0o755), os.MkdirAll(at("lab/team"), 0o755), os.Chown(at("lab/team"), 0, 4077), unix.Chmod(at("lab/team"), 0o775))
+	must(t, unix.Chmod(at("home"), 0o700))
+	err := onThread(func() error {
+		if err := errors.Join(unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")); err != nil {
+			return err
+		}
+		if err := unix.Mount(at("lab"), at("home/lab"), "", unix.MS_BIND, ""); err != nil {
+			return err
+		}
+		return closed(sys.OpenOwn(at("home/lab/team"), 0))
+	})
+	if err == nil || !strings.Contains(err.Error(), "the group 4077 may write") {
+		t.Error(err)
+	}
+}
+
+// onThread calls f on a thread that ends after it, so that f may change its namespaces. It is not the first one, whose
+// folder is that of /proc/self.
+func onThread(f func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			result <- f()
+			return
+		}
+		err := onThread(f)
+		runtime.UnlockOSThread()
+		result <- err
+	}()
+	return <-result
 }
 
 // TestOwnGroup: a group counts as its user's own only where the machine's own files show nobody else in it.

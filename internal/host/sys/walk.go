@@ -39,7 +39,7 @@ func open(path string, follow bool) (*Dir, error) {
 
 // walk opens a folder part by part, and calls judge with each folder on the way, the last one included. With a mode,
 // what is missing is made.
-func walk(path string, follow bool, judge func(at string, st *unix.Stat_t) error, mode uint32) (int, error) {
+func walk(path string, follow bool, judge judgeFunc, mode uint32) (int, error) {
 	w, err := startWalk(path, judge, mode)
 	for err == nil && len(w.rest) > 0 {
 		err = w.next(follow)
@@ -57,12 +57,16 @@ type walker struct {
 	path  string   // of it, for messages
 	rest  []string // parts of the path that are still to go
 	links int      // that were followed
-	judge func(at string, st *unix.Stat_t) error
+	judge judgeFunc
 	mode  uint32 // of folders that are missing; 0: they are not made
+	shut  shutIn
 }
 
+// judgeFunc is an error where the walk must not go on. It is told whether no other user can come to the folder.
+type judgeFunc func(at string, st *unix.Stat_t, shut bool) error
+
 // startWalk is at the root or in the current folder.
-func startWalk(path string, judge func(at string, st *unix.Stat_t) error, mode uint32) (*walker, error) {
+func startWalk(path string, judge judgeFunc, mode uint32) (*walker, error) {
 	w := &walker{at: -1, rest: partsOf(path), judge: judge, mode: mode}
 	from := "."
 	if filepath.IsAbs(path) {
@@ -119,6 +123,7 @@ func (w *walker) step(name string) (link string, err error) {
 	if at < 0 {
 		at = unix.AT_FDCWD
 	}
+	magic := false
 	fd, st, err := place(at, name, unix.O_NOFOLLOW)
 	if errors.Is(err, unix.ENOENT) && w.mode != 0 {
 		fd, st, err = w.make(name)
@@ -129,13 +134,15 @@ func (w *walker) step(name string) (link string, err error) {
 		if !errors.Is(err, errMagic) {
 			return link, err
 		}
+		magic = true
 		fd, st, err = place(at, name, 0)
 	}
 	if err != nil {
 		return "", err
 	}
+	w.shut = w.shut.next(name, magic, fd, &st)
 	if w.judge != nil {
-		err = w.judge(path, &st)
+		err = w.judge(path, &st, w.shut.depth > 0)
 	}
 	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		err = unix.ENOTDIR
@@ -158,9 +165,18 @@ func (w *walker) make(name string) (fd int, st unix.Stat_t, err error) {
 	return place(w.at, name, unix.O_NOFOLLOW)
 }
 
-// place opens a name for its place alone.
+// openat is openat(2), a variable for tests.
+var openat = unix.Openat
+
+// place opens a name for its place alone. First as a folder: the kernel mounts what is mounted at its first use
+// (autofs) only for who asks for a folder, and would else show the empty place where it belongs.
 func place(at int, name string, flags int) (fd int, st unix.Stat_t, err error) {
-	if fd, err = unix.Openat(at, name, unix.O_PATH|unix.O_CLOEXEC|flags, 0); err != nil {
+	flags |= unix.O_PATH | unix.O_CLOEXEC
+	fd, err = openat(at, name, flags|unix.O_DIRECTORY, 0)
+	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
+		fd, err = openat(at, name, flags, 0)
+	}
+	if err != nil {
 		return -1, st, err
 	}
 	if err = unix.Fstat(fd, &st); err != nil {
