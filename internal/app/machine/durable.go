@@ -103,7 +103,7 @@ func (h *Host) OpenDurable(name string) (string, error) {
 // the folders, which is named by the boot, says which of them is in use until the next one: the same boot is the same
 // machine for sure, which neither its name nor its id says of a copy of an image.
 //
-//	hosts/.boot-8d20c1f59a3e -> gpu07-3f2a9c1b7d21
+//	hosts/.boot-5ac2701be6d4-8d20c1f59a3e -> gpu07-3f2a9c1b7d21
 const bootPrefix = ".boot-"
 
 // folderIn is the name of this host's folder among all.
@@ -142,6 +142,22 @@ func (h *Host) noteBoot(all string) {
 	}
 }
 
+// SameID lists which folders among all were used by a machine with this one's id: by this one under another name, or by a
+// copy of its image.
+func (h *Host) SameID(all string) (folders []string) {
+	machine, _, known := strings.Cut(h.BootMark(), "-")
+	entries, _ := os.ReadDir(all)
+	for _, e := range entries {
+		if !known || !strings.HasPrefix(e.Name(), bootPrefix+machine+"-") {
+			continue
+		}
+		if to, err := os.Readlink(filepath.Join(all, e.Name())); err == nil {
+			folders = append(folders, to)
+		}
+	}
+	return folders
+}
+
 // BootMark tells this boot of this machine from all others; "" where it cannot be told, and in a container: its host
 // is its PID namespace, or has another container's files, where its jobs would not run as they were handed in.
 func (h *Host) BootMark() string {
@@ -151,8 +167,9 @@ func (h *Host) BootMark() string {
 	if err != nil || id == "" || h.space() != "" || h.Container() != "" {
 		return ""
 	}
+	machine := sha256.Sum256([]byte("gpuard machine\x00" + id))
 	sum := sha256.Sum256([]byte(strings.Join([]string{"gpuard boot", boot, id}, "\x00")))
-	return hex.EncodeToString(sum[:6])
+	return hex.EncodeToString(machine[:6]) + "-" + hex.EncodeToString(sum[:6])
 }
 
 // space is the PID namespace, if that is not the machine's.

@@ -1,9 +1,11 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"gpuard/internal/app/machine"
 	record "gpuard/internal/core/runs"
@@ -19,6 +21,7 @@ type HostJobs struct {
 	Host   string `json:"host"`   // name of the machine that has them; "" unknown: an earlier gpuard kept one queue for all
 	Jobs   int    `json:"jobs"`   // that have not ended, as far as is written
 	Folder string `json:"folder"` // of that queue
+	Here   string `json:"-"`      // where this host's queue would be, if it has none and that one may be its own of before it was renamed
 }
 
 // settledFile has the size of the journal at which all jobs had ended, so that a long one need not be read.
@@ -42,10 +45,21 @@ func OfOtherHosts(host *machine.Host) []HostJobs {
 	if err != nil {
 		return list
 	}
+	here := filepath.Join(own, queueFolder)
+	_, err = os.Lstat(here)
+	var renamed []string
+	if errors.Is(err, os.ErrNotExist) {
+		renamed = host.SameID(top)
+	}
 	entries, _ := os.ReadDir(top)
 	for _, e := range entries {
-		if e.IsDir() && e.Name() != filepath.Base(own) {
-			list = addJobs(list, host.NameOfHost(e.Name()), filepath.Join(top, e.Name(), queueFolder))
+		if !e.IsDir() || e.Name() == filepath.Base(own) {
+			continue
+		}
+		n := len(list)
+		list = addJobs(list, host.NameOfHost(e.Name()), filepath.Join(top, e.Name(), queueFolder))
+		if len(list) > n && slices.Contains(renamed, e.Name()) {
+			list[n].Here = here
 		}
 	}
 	before := filepath.Join(filepath.Dir(top), queueFolder)

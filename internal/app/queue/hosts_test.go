@@ -68,7 +68,7 @@ func TestTwoHostsOneHome(t *testing.T) {
 		t.Errorf("%s and %s: %+v, %v", qa.Dir, qb.Dir, state, err)
 	}
 	name, _ := os.Hostname()
-	if list := OfOtherHosts(b); len(list) != 1 || list[0] != (HostJobs{name, 2, qa.Dir}) {
+	if list := OfOtherHosts(b); len(list) != 1 || list[0] != (HostJobs{Host: name, Jobs: 2, Folder: qa.Dir}) {
 		t.Errorf("%+v", list)
 	}
 	if list := OfOtherHosts(a); len(list) != 0 {
@@ -107,11 +107,51 @@ func TestQueueOfBefore(t *testing.T) {
 	if err := os.Rename(q.Dir, before); err != nil {
 		t.Fatal(err)
 	}
-	if list := OfOtherHosts(h); len(list) != 1 || list[0] != (HostJobs{"", 1, before}) {
+	if list := OfOtherHosts(h); len(list) != 1 || list[0] != (HostJobs{Jobs: 1, Folder: before}) {
 		t.Errorf("%+v", list)
 	}
 	if q, err := Open(h, false); q != nil || err != nil {
 		t.Errorf("%+v, %v", q, err)
+	}
+}
+
+// TestQueueOfARenamedMachine: a machine that was renamed before it booted cannot be told from a copy of its image, so it
+// does not take the queue, and says how its user does. No other machine says so, nor does one that has a queue.
+func TestQueueOfARenamedMachine(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	h := pretended(t, home, "a")
+	if h.BootMark() == "" {
+		t.Skip("this machine has no boot id, or is a container")
+	}
+	q, err := Open(h, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handIn(t, q)
+	q.Close()
+	all := filepath.Dir(filepath.Dir(q.Dir))
+	machineID, _, _ := strings.Cut(h.BootMark(), "-")
+	err = errors.Join(os.Rename(filepath.Dir(q.Dir), filepath.Join(all, "old-0123456789ab")), os.Remove(filepath.Join(all, ".boot-"+h.BootMark())),
+		os.Symlink("old-0123456789ab", filepath.Join(all, ".boot-"+machineID+"-0123456789ab")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q, err := Open(h, false); q != nil || err != nil {
+		t.Errorf("it takes %+v, %v", q, err)
+	}
+	if list := OfOtherHosts(h); len(list) != 1 || list[0].Host != "old" || list[0].Here != q.Dir {
+		t.Errorf("%+v", list)
+	}
+	if list := OfOtherHosts(pretended(t, home, "b")); len(list) != 1 || list[0].Here != "" {
+		t.Errorf("another machine: %+v", list)
+	}
+	if q, err = Open(h, true); err != nil {
+		t.Fatal(err)
+	}
+	defer q.Close()
+	if list := OfOtherHosts(h); len(list) != 1 || list[0].Here != "" {
+		t.Errorf("with a queue of its own: %+v", list)
 	}
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/shellquote"
 )
 
 // asked is what a request asks for, in a few words.
@@ -100,7 +102,12 @@ func onHost(h *queue.HostJobs) string {
 	if h.Host == "" {
 		return jobs + " in " + h.Folder + ", from a gpuard that kept one queue for all hosts; nothing starts them: hand them in again"
 	}
-	return jobs + " on " + h.Host + ", which shares this home: gpuard queue there shows and runs them (" + h.Folder + ")"
+	text := jobs + " on " + h.Host + ", which shares this home: gpuard queue there shows and runs them (" + h.Folder + ")"
+	if h.Here != "" {
+		text += "; if that was the name of this machine before it booted, and of no other: mkdir -pm 700 " + shellquote.Sh(filepath.Dir(h.Here)) +
+			" && mv -T " + shellquote.Sh(h.Folder) + " " + shellquote.Sh(h.Here)
+	}
+	return text
 }
 
 // whyWait says why jobs wait, once for those that wait for the same.
