@@ -89,7 +89,7 @@ func probes() []probe {
 		{"gio", program("gio version"), installed},
 		{"prometheus", program("prometheus --version", "promtool --version"), installed},
 		{"chromium", program("chromium --version"), installed},
-		{"desktop-file-validate", program("desktop-file-validate --version"), installed},
+		{"desktop-file-validate", program("desktop-file-validate --help"), installed},
 		{"man", program("man --version", "groff --version"), installed},
 		{"nfpm", nfpm, installed},
 		{"dpkg", program("dpkg --version", "dpkg-deb --version"), installed},
