@@ -232,7 +232,8 @@ func (p probe) required(wanted string) bool {
 	return slices.Contains(strings.Split(wanted, ","), p.name)
 }
 
-// program: these command lines end with 0. The first word of each is the name of the program.
+// program: these command lines end with 0. The first word of each is the name of the program; where there is only that, it is
+// looked for and not run.
 func program(lines ...string) func() error {
 	return func() error {
 		for _, line := range lines {
