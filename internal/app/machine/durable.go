@@ -64,7 +64,7 @@ func (h *Host) HostsFolder() (string, error) {
 // MakeDurable is DurablePath, and makes the folder for this user alone. After it, and after OpenDurable, the path may
 // be used: each folder on the way is this user's or root's, so that no other user can put something else in its place.
 func (h *Host) MakeDurable(name string) (string, error) {
-	path, err := h.DurablePath(name)
+	all, err := h.HostsFolder()
 	if err != nil {
 		return "", err
 	}
@@ -73,10 +73,11 @@ func (h *Host) MakeDurable(name string) (string, error) {
 			return "", err
 		}
 	}
-	if all, err := h.HostsFolder(); err == nil {
-		h.noteBoot(all)
-	}
-	if path, err = h.DurablePath(name); err != nil { // another process may have noted another folder just before
+
+	// The path comes after the note: another process may have noted another folder just before.
+	h.noteBoot(all)
+	path, err := h.DurablePath(name)
+	if err != nil {
 		return "", err
 	}
 	dir, err := sys.OpenOwn(path, 0o700)

@@ -111,8 +111,8 @@ func folders(t *testing.T, path string) (names []string) {
 // which has another boot, never.
 func TestRenamed(t *testing.T) {
 	home := t.TempDir()
-	real := hostname
-	defer func() { hostname = real }()
+	before := hostname
+	defer func() { hostname = before }()
 	renamed := func(boot, name string) *Host {
 		hostname = func() (string, error) { return name, nil }
 		root := t.TempDir()
