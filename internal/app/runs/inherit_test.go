@@ -109,7 +109,7 @@ func TestInheritBegun(t *testing.T) {
 // has one. Here a shell without an environment takes the part of the kernel.
 func TestSurvivorIsBeingExecuted(t *testing.T) {
 	c := left(t)
-	cmd := exec.Command("sh", "-c", "echo; read x; exec env "+c.Mark+"="+c.Path(1)+" sleep 60")
+	cmd := exec.Command("sh", "-c", "echo; read x; export "+c.Mark+"="+c.Path(1)+"; exec sleep 60")
 	cmd.Env, cmd.SysProcAttr = []string{}, &syscall.SysProcAttr{Setsid: true}
 	in, err := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()
