@@ -11,7 +11,9 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -109,6 +111,9 @@ type result struct {
 // of the caller.
 func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
+	if len(args) > 0 && slices.Contains([]string{"submit", "sweep", "up"}, args[0]) && !inQuietDir(state) {
+		t.Fatalf("what %s leaves in the background may still write in %s when the test is over: take stateFolder(t)", args[0], state)
+	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +168,20 @@ func quietDir(t testing.TB) string {
 	t.Helper()
 	folder := t.TempDir()
 	t.Cleanup(func() { silent(t, folder) })
+	quietDirs.Store(folder, true)
 	return folder
+}
+
+var quietDirs sync.Map
+
+// inQuietDir reports whether processes that write in this folder are awaited.
+func inQuietDir(folder string) bool {
+	for ; folder != "/" && folder != "."; folder = filepath.Dir(folder) {
+		if _, quiet := quietDirs.Load(folder); quiet {
+			return true
+		}
+	}
+	return false
 }
 
 // stateFolder is a folder in a quietDir that is missing, so that the program makes it.

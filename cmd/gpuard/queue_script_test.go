@@ -15,7 +15,7 @@ import (
 // its place.
 func TestQueueScript(t *testing.T) {
 	t.Parallel()
-	state, dir := t.TempDir(), t.TempDir()
+	state, dir := stateFolder(t), t.TempDir()
 	script := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		writeFile(t, path, text, 0o755)
@@ -63,7 +63,7 @@ func TestQueueScript(t *testing.T) {
 // on its device. With a lock for each job, leases vanished while they were written.
 func TestQueueInvented(t *testing.T) {
 	t.Parallel()
-	state, held := t.TempDir(), t.TempDir()
+	state, held := stateFolder(t), t.TempDir()
 	script := `mkdir "$1/$CUDA_VISIBLE_DEVICES" && sleep 0.01 && rmdir "$1/$CUDA_VISIBLE_DEVICES"`
 	same(t, "submit", run(t, program(t, state, nil, "submit", "--machine", "demo", "-q", "--array", "1-150", "--", "sh", "-c", script, "sh", held)).out, "1\n")
 	if got := run(t, program(t, state, nil, "wait", "1-150")); got.code != 0 {
@@ -74,7 +74,7 @@ func TestQueueInvented(t *testing.T) {
 // TestQueueScriptHints: a line that was meant as flags and is none is named; a script needs no first line for its flags.
 func TestQueueScriptHints(t *testing.T) {
 	t.Parallel()
-	state, dir := t.TempDir(), t.TempDir()
+	state, dir := stateFolder(t), t.TempDir()
 	for text, hint := range map[string]string{
 		"#!/bin/sh\n# GPUARD --gpus 2\n":        "line 2 is not read",
 		"#!/bin/sh\n#SBATCH --gres=gpu:2\n":     "line 2 is not read",

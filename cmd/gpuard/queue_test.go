@@ -204,7 +204,7 @@ func TestQueueUsers(t *testing.T) {
 	program := l.forEverybody()
 	same(t, "root makes the folder of the leases", l.run("run", "-q", "--", "true").code, 0)
 	users := []uint32{41001, 41002, 41003}
-	const each = 20 // of which the first two last longer than a busy machine needs for a claim
+	const each = 20 // of which the first two last until one of everybody has begun: four GPUs suffice for that only in a fair order
 	order := filepath.Join(l.marks, "order")
 	if err := os.WriteFile(order, nil, 0o666); err != nil { //nolint:gosec // all write there
 		t.Fatal(err)
@@ -218,7 +218,13 @@ func TestQueueUsers(t *testing.T) {
 	for _, uid := range users {
 		group.Go(func() {
 			for n := range each {
-				got := run(t, l.inside(uid, "env", fmt.Sprintf("%s submit $PRIVATE -q -- sh -c 'echo %d %d >> %s; sleep %s'", program, uid, n+1, order, map[bool]string{true: "1", false: "0.05"}[n < 2])))
+				job := fmt.Sprintf("echo %d %d >> %s; ", uid, n+1, order)
+				if n < 2 {
+					for _, other := range users {
+						job += fmt.Sprintf(`until grep -q "^%d " %s; do sleep 0.02; done; `, other, order)
+					}
+				}
+				got := run(t, l.inside(uid, "env", fmt.Sprintf("%s submit $PRIVATE -q -- sh -c '%s'", program, job)))
 				if got.code != 0 || got.out != fmt.Sprintln(n+1) {
 					t.Errorf("uid %d, job %d: %+v", uid, n+1, got)
 				}

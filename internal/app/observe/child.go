@@ -2,7 +2,6 @@ package observe
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,14 +14,15 @@ import (
 
 const (
 	lateAfter = 10 * time.Second // without a reading, a child is replaced
+	lateMost  = 16               // times lateAfter, after children that were replaced before their first reading
 	lineMost  = 16 << 20         // bytes of a reading
 	mostStuck = 3                // readers that were killed and have not ended: the driver holds them
 )
 
-// child starts a reader and takes its readings until it ends or is given up; it returns why.
-func (o *Observer) child(ctx context.Context) (why string) {
+// child starts a reader and takes its readings until it ends or is given up; it returns how many came, and why it is over.
+func (o *Observer) child(ctx context.Context, patience time.Duration) (readings int, why string) {
 	if !o.place(ctx) {
-		return ctx.Err().Error()
+		return 0, ctx.Err().Error()
 	}
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -35,7 +35,7 @@ func (o *Observer) child(ctx context.Context) (why string) {
 	}
 	if err != nil {
 		<-o.readers
-		return fmt.Sprintf("cannot start the process that reads the devices: %v", err)
+		return 0, fmt.Sprintf("cannot start the process that reads the devices: %v", err)
 	}
 	o.mu.Lock()
 	o.seen.Children++
@@ -47,7 +47,7 @@ func (o *Observer) child(ctx context.Context) (why string) {
 		_ = cmd.Wait() // may last: a process inside the driver cannot be killed
 		<-o.readers
 	}()
-	return o.follow(ctx, messages)
+	return o.follow(ctx, messages, patience)
 }
 
 // place waits until fewer than mostStuck readers are left; false: ctx ends first.
@@ -84,8 +84,7 @@ func listen(ctx context.Context, pipe io.Reader, messages chan<- message) {
 }
 
 // follow takes messages in until there are no more, or none comes, or the driver holds the child for long.
-func (o *Observer) follow(ctx context.Context, messages <-chan message) (why string) {
-	patience := cmp.Or(o.Host.Times.Late, lateAfter)
+func (o *Observer) follow(ctx context.Context, messages <-chan message, patience time.Duration) (readings int, why string) {
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	var stuck time.Time
@@ -94,8 +93,9 @@ func (o *Observer) follow(ctx context.Context, messages <-chan message) (why str
 		case m, more := <-messages:
 			late.Reset(patience)
 			if !more {
-				return "the process that reads the devices has ended; another one is started"
+				return readings, "the process that reads the devices has ended; another one is started"
 			}
+			readings++
 			o.take(ctx, m)
 			switch {
 			case m.Machine == nil || !m.Machine.Stuck:
@@ -103,10 +103,10 @@ func (o *Observer) follow(ctx context.Context, messages <-chan message) (why str
 			case stuck.IsZero():
 				stuck = time.Now()
 			case time.Since(stuck) > 6*patience:
-				return "a call of the driver hangs; the process that reads the devices is replaced"
+				return readings, "a call of the driver hangs; the process that reads the devices is replaced"
 			}
 		case <-late.C:
-			return lateText(patience)
+			return readings, lateText(patience)
 		}
 	}
 }

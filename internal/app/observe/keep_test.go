@@ -23,13 +23,21 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// TestMain lets this program be started as a reader, which prints nothing and ends.
+// TestMain lets this program be started as a reader, which prints nothing and ends, or prints its only reading late.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == Flag {
+		if len(os.Args) > 2 && os.Args[2] == slowMachine {
+			time.Sleep(700 * time.Millisecond)
+			fmt.Println("{}")
+			time.Sleep(time.Minute)
+		}
 		return
 	}
 	os.Exit(m.Run())
 }
+
+// slowMachine is the name of a machine that is read slowly.
+const slowMachine = "demo:1xSLOW"
 
 // watching is an observer without files.
 func watching(t *testing.T) *Observer {
@@ -48,7 +56,7 @@ func soon(t *testing.T, what string, f func()) {
 	go func() { defer close(done); f() }()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("%s hangs", what)
 	}
 }
@@ -115,6 +123,27 @@ func TestStuckReaders(t *testing.T) {
 	}
 	<-o.readers
 	wait("started", func(s Seen) bool { return s.Children > 0 })
+	end()
+	soon(t, "the end", func() { <-over })
+}
+
+// TestSlowReader: a reader that needs longer for its first reading than one may be silent later comes to it in the end.
+func TestSlowReader(t *testing.T) {
+	o := watching(t)
+	o.Host.Machine, o.Host.Times.Late = slowMachine, 100*time.Millisecond
+	ctx, end := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { defer close(over); o.Run(ctx) }()
+	soon(t, "the first reading", func() {
+		for came := false; !came; time.Sleep(5 * time.Millisecond) {
+			o.mu.Lock()
+			came = !o.came.IsZero()
+			o.mu.Unlock()
+		}
+	})
+	if n := o.Now().Children; n < 2 {
+		t.Errorf("%d readers, want some that were replaced", n)
+	}
 	end()
 	soon(t, "the end", func() { <-over })
 }

@@ -126,14 +126,22 @@ func (o *Observer) Listen() (changed <-chan struct{}, leave func()) {
 	}
 }
 
-// Run observes until ctx ends.
+// Run observes until ctx ends. A child that was replaced before its first reading may only have been slow, as on a machine
+// that is busy with something else: the next one gets more time, else no reading would ever come.
 func (o *Observer) Run(ctx context.Context) {
 	defer o.keep()()
+	usual := cmp.Or(o.Host.Times.Late, lateAfter)
+	patience := usual
 	for pause := time.Second; ctx.Err() == nil; {
 		began := time.Now()
-		why := o.child(ctx)
+		readings, why := o.child(ctx, patience)
 		if ctx.Err() != nil {
 			return
+		}
+		if readings > 0 {
+			patience = usual
+		} else {
+			patience = min(2*patience, lateMost*usual)
 		}
 		if time.Since(began) > 10*time.Minute {
 			pause = time.Second
