@@ -21,7 +21,7 @@ import (
 // the GPU into "ran", and into "twice" if another job has it at that moment, or a process that a job left behind.
 const peerJob = `#!/bin/sh
 gpu=${CUDA_VISIBLE_DEVICES%%,*}
-case $gpu in GPU-*) gpu=$(dirname "$(grep -l "^$gpu" "$FAKEGPU_DIR"/gpus/*/uuid)"); gpu=${gpu##*/} ;; esac
+case $gpu in GPU-*) gpu=$(dirname "$(grep -l "^uuid $gpu" "$FAKEGPU_DIR"/gpus/*/values)"); gpu=${gpu##*/} ;; esac
 others=$FAKEGPU_DIR/gpus/$gpu/procs.d
 for file in "$others"/*; do
   if grep -qs ') [^Z] ' "/proc/${file##*/}/stat"; then left=yes; fi # no zombie

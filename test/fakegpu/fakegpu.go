@@ -5,8 +5,11 @@ package fakegpu
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,8 +46,13 @@ func New(t testing.TB, gpus ...GPU) *Driver {
 func (d *Driver) device(folder string, g GPU) {
 	d.t.Helper()
 	d.folder(folder+"/procs.d", 0o777|os.ModeSticky) // jobs of any user put themselves on a device here
-	for key, value := range g {
-		d.Write(folder+"/"+key, value)
+	values := map[string]string{}                    // one file for many values: hundreds of tests make machines
+	for _, key := range slices.Sorted(maps.Keys(g)) {
+		dir, name := path.Split(folder + "/" + key)
+		values[dir] += name + " " + g[key] + "\n"
+	}
+	for dir, text := range values {
+		d.Write(dir+"values", text)
 	}
 	if minor, numbered := g["minor"]; numbered {
 		d.Write("dev/nvidia"+minor, "")
@@ -151,17 +159,17 @@ func (d *Driver) Set(gpu int, key, value string) {
 // Unset takes a reading away: the driver says that it is not supported.
 func (d *Driver) Unset(gpu int, key string) {
 	d.t.Helper()
-	d.Remove(fmt.Sprintf("gpus/%d/%s", gpu, key))
+	d.Set(gpu, key, "")
 }
 
 // Write replaces any file below Dir, such as "driver", "init" or "nvswitch".
-func (d *Driver) Write(path, text string) {
+func (d *Driver) Write(file, text string) {
 	d.t.Helper()
-	name := filepath.Join(d.Dir, path)
+	name := filepath.Join(d.Dir, file)
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		d.t.Fatalf("cannot change the fake driver: %v", err)
 	}
-	if !strings.HasSuffix(text, "\n") && !strings.HasPrefix(path, "lib/") {
+	if !strings.HasSuffix(text, "\n") && !strings.HasPrefix(file, "lib/") {
 		text += "\n"
 	}
 	write(d.t, name+".new", text)

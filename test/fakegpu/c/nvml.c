@@ -62,8 +62,9 @@ nvmlReturn_t enter_handle(const char *function, nvmlDevice_t d)
 // Calls that touch the hardware: lost devices answer with that alone.
 nvmlReturn_t enter_any(const char *function, nvmlDevice_t d)
 {
+    char how[TEXT];
     TRY(enter_handle(function, d));
-    return state_exists("gpus/%d/lost", d->gpu) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+    return state_text(how, "gpus/%d/lost", d->gpu) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
 nvmlReturn_t enter_whole(const char *function, nvmlDevice_t d)
@@ -213,10 +214,9 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
 // A device lost before it was asked for has no handle; with "handle" in the file its handle and identity still work.
 static nvmlReturn_t hand_out(const char *function, int gpu, int mig, nvmlDevice_t *device)
 {
-    char how[TEXT] = "";
+    char how[TEXT];
     TRY(enter_handle(function, &devices[gpu][0]));
-    state_text(how, "gpus/%d/lost", gpu);
-    if (state_exists("gpus/%d/lost", gpu) && strcmp(how, "handle") != 0)
+    if (state_text(how, "gpus/%d/lost", gpu) && strcmp(how, "handle") != 0)
         return NVML_ERROR_GPU_IS_LOST;
     *device = &devices[gpu][mig + 1];
     return NVML_SUCCESS;

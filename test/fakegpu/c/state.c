@@ -94,14 +94,13 @@ void state_note(const char *name, const char *line)
     close(fd);
 }
 
-static bool first_line(char out[TEXT], const char *format, va_list args)
+// Reads the first line of a file that there may be; errno says why not.
+static bool first_line(char out[TEXT], const char *path)
 {
-    char path[PATH];
-    if (!path_of(path, format, args))
-        return false;
     FILE *f = fopen(path, "re");
     if (f == NULL)
         return false;
+    errno = 0;
     bool ok = fgets(out, TEXT, f) != NULL;
     fclose(f);
     if (!ok)
@@ -110,11 +109,42 @@ static bool first_line(char out[TEXT], const char *format, va_list args)
     return out[0] != '\0';
 }
 
+// Finds the line "name value" in the file `values` of the folder that path would be in.
+static bool listed_value(char out[TEXT], char path[PATH])
+{
+    char *name = strrchr(path, '/') + 1, line[TEXT], word[TEXT];
+    size_t length = strlen(name);
+    if (length >= sizeof word || (size_t)(name - path) + sizeof "values" > PATH)
+        return false;
+    strcpy(word, name);
+    strcpy(name, "values");
+    FILE *f = fopen(path, "re");
+    if (f == NULL)
+        return false;
+    bool found = false;
+    while (!found && fgets(line, sizeof line, f) != NULL)
+        found = strncmp(line, word, length) == 0 && line[length] == ' ';
+    fclose(f);
+    if (!found)
+        return false;
+    line[strcspn(line, "\n")] = '\0';
+    strcpy(out, line + length + 1);
+    return out[0] != '\0';
+}
+
+static bool value(char out[TEXT], const char *format, va_list args)
+{
+    char path[PATH];
+    if (!path_of(path, format, args))
+        return false;
+    return first_line(out, path) || (errno == ENOENT && listed_value(out, path));
+}
+
 bool state_text(char out[TEXT], const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    bool ok = first_line(out, format, args);
+    bool ok = value(out, format, args);
     va_end(args);
     return ok;
 }
@@ -137,7 +167,7 @@ bool state_number(long long *out, const char *format, ...)
     char text[TEXT];
     va_list args;
     va_start(args, format);
-    bool ok = first_line(text, format, args);
+    bool ok = value(text, format, args);
     va_end(args);
     return ok && parse_number(text, out);
 }
