@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -179,12 +180,10 @@ func killHolders(stop <-chan struct{}, folder string) (n int64) {
 
 // holdersOf lists the holder processes of a state folder.
 func holdersOf(folder string) (pids []int) {
-	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	for _, path := range lines {
-		line, _ := os.ReadFile(path)
-		var pid int
-		if strings.Contains(string(line), "__hold\x00") && strings.Contains(string(line), folder) {
-			_, _ = fmt.Sscanf(path, "/proc/%d/", &pid)
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, path := range processes {
+		line, _ := os.ReadFile(path + "/cmdline")
+		if pid, err := strconv.Atoi(filepath.Base(path)); err == nil && strings.Contains(string(line), "__hold\x00") && strings.Contains(string(line), folder) {
 			pids = append(pids, pid)
 		}
 	}

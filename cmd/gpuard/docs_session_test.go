@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -149,20 +151,30 @@ func parted(t *testing.T, commands []string, printed string) []reply {
 
 func (s session) environment(t *testing.T) []string {
 	t.Helper()
-	bin, home := t.TempDir(), t.TempDir()
-	for name, text := range standIns() {
-		executable.Write(t, filepath.Join(bin, name), []byte(text))
-	}
-	self, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(self, filepath.Join(bin, "gpuard"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	bin := standInFolder(t)
+	home := t.TempDir()
 	return append(program(t, stateFolder(t), nil).Env, "GPUARD_MACHINE=demo", "SHELL=/bin/sh", "LC_ALL=C.UTF-8", "HOME="+home,
 		"XDG_STATE_HOME="+home+"/.local/state", "XDG_DATA_HOME="+home+"/.local/share", "XDG_CONFIG_HOME="+home+"/.config",
 		"PATH="+bin+":"+os.Getenv("PATH"), fmt.Sprintf("COLUMNS=%d", s.columns))
+}
+
+var standInsOnce sync.Once
+
+// standInFolder has gpuard and the stand-ins. The sessions, of which there are hundreds, all have the same.
+func standInFolder(t *testing.T) string {
+	t.Helper()
+	bin := filepath.Join(place.Root(), "stand-ins")
+	standInsOnce.Do(func() {
+		self, err := os.Executable()
+		err = errors.Join(err, os.Mkdir(bin, 0o755), os.Symlink(self, filepath.Join(bin, "gpuard"))) //nolint:gosec // tests act as other users
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range standIns() {
+			executable.Write(t, filepath.Join(bin, name), []byte(text))
+		}
+	})
+	return bin
 }
 
 // standing is a folder in which the commands of a page are typed: what the page names of the repository is there, and

@@ -97,8 +97,14 @@ func SpeakingOf(folder string, other ...int) (found []Process) {
 // reads says whether a process names the folder, or has neither arguments nor an environment and is not over.
 func reads(path, folder string) (speaks, silent bool, line string) {
 	words, _ := os.ReadFile(filepath.Join(path, "cmdline"))
-	env, _ := os.ReadFile(filepath.Join(path, "environ"))
-	_, over := os.Readlink(filepath.Join(path, "exe"))
 	line = strings.TrimSpace(string(bytes.ReplaceAll(words, []byte{0}, []byte{' '})))
-	return bytes.Contains(append(words, env...), []byte(folder)), len(words)+len(env) == 0 && over == nil, line
+	if bytes.Contains(words, []byte(folder)) {
+		return true, false, line
+	}
+	env, _ := os.ReadFile(filepath.Join(path, "environ"))
+	if len(words)+len(env) == 0 {
+		_, over := os.Readlink(filepath.Join(path, "exe"))
+		return false, over == nil, line
+	}
+	return bytes.Contains(env, []byte(folder)), false, line
 }
