@@ -221,7 +221,7 @@ func TestQueueUsers(t *testing.T) {
 				job := fmt.Sprintf("echo %d %d >> %s; ", uid, n+1, order)
 				if n < 2 {
 					for _, other := range users {
-						job += fmt.Sprintf(`until grep -q "^%d " %s; do sleep 0.02; done; `, other, order)
+						job += fmt.Sprintf(`until grep -q "^%d " %s; do sleep 0.1; done; `, other, order)
 					}
 				}
 				got := run(t, l.inside(uid, "env", fmt.Sprintf("%s submit $PRIVATE -q -- sh -c '%s'", program, job)))

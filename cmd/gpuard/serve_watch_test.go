@@ -339,7 +339,7 @@ func TestServeWebhook(t *testing.T) {
 func TestServeWrongDevice(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
-	r.env = append(r.env, "TIMES=60")
+	r.env = append(r.env, "TIMES=10", "MINUTES=120")
 	page := r.serve()
 	nested := r.cmd("run", "-q", "--gpus", "2", "--", "sh", "-c", `gpuard run $PRIVATE -q --device 1 -- sh -c 'echo $GPUARD_LEASE; exec "$0" --gpu 0 --mem 1G' `+r.Job)
 	nested.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
@@ -360,7 +360,7 @@ func TestServeWrongDevice(t *testing.T) {
 		return strings.Contains(page.said.String(), fmt.Sprintf("process %d of %s (%s) belongs to lease %s and uses GPU 1, which that lease does not have", astray.Process.Pid, nameOf(uint32(os.Geteuid())), filepath.Base(r.Job), lease))
 	})
 	_ = astray.Process.Kill()
-	spin := r.cmd("run", "-q", "--device", "0", "--name", "beside", "--", "sh", "-c", "echo $GPUARD_LEASE; for i in 1 2; do while :; do :; done & done; while :; do :; done")
+	spin := r.cmd("run", "-q", "--device", "0", "--name", "beside", "--", "sh", "-c", "echo $GPUARD_LEASE; while :; do i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done; sleep 0.01; done")
 	spin.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	beside := begin(t, spin)
 	t.Cleanup(func() { _ = unix.Kill(-spin.Process.Pid, unix.SIGKILL) })

@@ -79,7 +79,7 @@ func build(t testing.TB, dir string, without []string) {
 	if len(without) == 0 {
 		cc("-o", "nvidia-smi", "c/smi.c", "c/smi_value.c", "c/smi_xml.c", "nvml.o", "nvml_more.o", "state.o")
 		cc("-o", "nvidia-cuda-mps-control", "c/mps.c")
-		cc("-o", "fakegpu-job", "c/job.c")
+		cc("-o", "fakegpu-job", "c/job.c", "state.o")
 	}
 	// Another user's processes load these files in tests with two uids.
 	if err := os.Chmod(work, 0o755); err != nil {

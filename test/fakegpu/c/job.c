@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "state.h"
+
 enum { MAX_PLACES = 32 };
 
 struct options {
@@ -37,18 +39,11 @@ static unsigned long long size(const char *text)
 }
 
 // limit is what CUDA_MPS_PINNED_DEVICE_MEM_LIMIT leaves a client of a device, ~0 without an entry for it.
-static unsigned long long limit(const char *root, int gpu)
+static unsigned long long limit(int gpu)
 {
-    char path[4096], uuid[256] = "";
-    snprintf(path, sizeof path, "%s/gpus/%d/uuid", root, gpu);
-    FILE *f = fopen(path, "r");
-    if (f != NULL) {
-        if (fgets(uuid, sizeof uuid, f) != NULL)
-            uuid[strcspn(uuid, "\n")] = 0;
-        fclose(f);
-    }
+    char uuid[TEXT];
     const char *all = getenv("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT");
-    const char *entry = all != NULL && *uuid != 0 ? strstr(all, uuid) : NULL;
+    const char *entry = all != NULL && state_text(uuid, "gpus/%d/uuid", gpu) ? strstr(all, uuid) : NULL;
     return entry != NULL && entry[strlen(uuid)] == '=' ? size(entry + strlen(uuid) + 1) : ~0ULL;
 }
 
@@ -58,7 +53,7 @@ static void connect(struct options *o)
 {
     char path[4096];
     int daemon_pid = 0;
-    const char *pipe = getenv("CUDA_MPS_PIPE_DIRECTORY"), *root = getenv("FAKEGPU_DIR");
+    const char *pipe = getenv("CUDA_MPS_PIPE_DIRECTORY");
     if (pipe == NULL || o->no_mps)
         return;
     snprintf(path, sizeof path, "%s/nvidia-cuda-mps-control.pid", pipe);
@@ -71,7 +66,7 @@ static void connect(struct options *o)
     if (!daemon_pid)
         return;
     for (int i = 0; i < o->count; i++) {
-        if (size(o->bytes) > limit(root != NULL ? root : "", o->gpus[i])) {
+        if (size(o->bytes) > limit(o->gpus[i])) {
             fprintf(stderr, "CUDA error: out of memory\n");
             exit(3);
         }
@@ -91,15 +86,10 @@ static void hold(const struct options *o)
     const char *root = getenv("FAKEGPU_DIR");
     for (int i = 0; i < o->count; i++) {
         char path[4096];
-        int minor = o->gpus[i];
-        snprintf(path, sizeof path, "%s/gpus/%d/minor", root != NULL ? root : "", o->gpus[i]);
-        FILE *f = fopen(path, "r");
-        if (f != NULL) {
-            if (fscanf(f, "%d", &minor) != 1)
-                minor = o->gpus[i];
-            fclose(f);
-        }
-        snprintf(path, sizeof path, "%s/dev/nvidia%d", root != NULL ? root : "", minor);
+        long long minor;
+        if (!state_number(&minor, "gpus/%d/minor", o->gpus[i]))
+            minor = o->gpus[i];
+        snprintf(path, sizeof path, "%s/dev/nvidia%lld", root != NULL ? root : "", minor);
         int fd = open(path, O_RDWR);
         if (fd >= 0)
             mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0);
@@ -170,6 +160,7 @@ int main(int argc, char **argv)
         {"seconds", required_argument, NULL, 's'}, {"fork-child", required_argument, NULL, 'f'}, {"close-fds", no_argument, NULL, 'c'},
         {"no-mps", no_argument, NULL, 'n'}, {0}};
     struct options o = {.bytes = "1G", .kind = "C", .seconds = -1, .child_seconds = -1};
+    state_open();
     for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
         switch (c) {
         case 'g':
