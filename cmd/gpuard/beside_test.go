@@ -43,7 +43,7 @@ func TestStuckDriver(t *testing.T) {
 		contains(t, got.err, "gpuard: not measurable: a driver call hangs, so sh (process ", ") is not watched; ", "when the driver answers again: gpuard verify ")
 	})
 	t.Run("a signal is passed on", func(t *testing.T) {
-		cmd := r.hasty("run", "-q", "--", "sh", "-c", "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done")
+		cmd := r.hasty("run", "-q", "--", "sh", "-c", "trap 'exit 9' TERM; echo on; while :; do sleep 0.1; done")
 		begin(t, cmd)
 		_ = cmd.Process.Signal(unix.SIGTERM)
 		_ = cmd.Wait()

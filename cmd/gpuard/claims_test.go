@@ -124,7 +124,7 @@ func TestSimultaneous(t *testing.T) {
 	for range runs {
 		wg.Go(func() {
 			// The winners wait on a file that appears when all the others were refused.
-			cmd := r.job("sh", "-c", `echo "$GPUARD_GPUS"; while ! test -e "$DEVICES/go"; do sleep 0.02; done`)
+			cmd := r.job("sh", "-c", `echo "$GPUARD_GPUS"; while ! test -e "$DEVICES/go"; do sleep 0.1; done`)
 			got := run(t, cmd)
 			switch got.code {
 			case 0:
@@ -265,7 +265,7 @@ func within50(t *testing.T, end func() time.Duration) {
 // TestHolderKilled: kill -9 of the holder frees nothing and breaks nothing.
 func TestHolderKilled(t *testing.T) {
 	r := newRig(t, "demo:1xL4")
-	cmd := r.start(`while ! test -e "$DEVICES/go"; do sleep 0.02; done; exit 3`)
+	cmd := r.start(`while ! test -e "$DEVICES/go"; do sleep 0.1; done; exit 3`)
 	if err := unix.Kill(holderOf(t, r.folder()), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +289,7 @@ func TestHolderKilled(t *testing.T) {
 // service's processes, and although it has closed the descriptor.
 func TestHolderOutlasts(t *testing.T) {
 	r := newRig(t, "demo:1xL4")
-	cmd := r.start(`exec bash -c 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; test "$fd" -lt 200 || eval "exec $fd>&-"; done; until test -e "$DEVICES/go"; do sleep 0.02; done'`)
+	cmd := r.start(`exec bash -c 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; test "$fd" -lt 200 || eval "exec $fd>&-"; done; until test -e "$DEVICES/go"; do sleep 0.1; done'`)
 	holder := holderOf(t, r.folder())
 	eventually(t, "the descriptor is closed, and the holder hears no signals", func() bool {
 		kept, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/2??", cmd.Process.Pid))

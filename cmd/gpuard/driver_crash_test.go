@@ -96,7 +96,7 @@ func TestCrashSparesJobs(t *testing.T) {
 				}
 			}
 			cmd := r.hasty(append(append([]string{"run"}, test.flags...), "--", "sh", "-c",
-				"echo $$ > "+on+"; while [ ! -e "+end+" ]; do sleep 0.01; done; exit 7")...)
+				"echo $$ > "+on+"; while [ ! -e "+end+" ]; do sleep 0.1; done; exit 7")...)
 			var said said
 			cmd.Stderr = &said
 			if err := cmd.Start(); err != nil {

@@ -30,10 +30,10 @@ func TestDriverSubLeases(t *testing.T) {
 	r := newRack(t, a100s(3)...)
 	const script = `
 echo "outer $GPUARD_LEASE $GPUARD_GPUS $CUDA_VISIBLE_DEVICES"
-inner='echo "inner $GPUARD_LEASE $GPUARD_GPUS $CUDA_VISIBLE_DEVICES"; echo > "$DONE/$1"; while ! test -e "$DONE/over"; do sleep 0.01; done'
+inner='echo "inner $GPUARD_LEASE $GPUARD_GPUS $CUDA_VISIBLE_DEVICES"; echo > "$DONE/$1"; while ! test -e "$DONE/over"; do sleep 0.1; done'
 gpuard run -q $PRIVATE -- sh -c "$inner" sh one &
 gpuard run -q $PRIVATE -- sh -c "$inner" sh two &
-while ! test -e "$DONE/one" || ! test -e "$DONE/two"; do sleep 0.01; done
+while ! test -e "$DONE/one" || ! test -e "$DONE/two"; do sleep 0.1; done
 gpuard run -q $PRIVATE --no-wait --json -- true
 echo "third $?"
 gpuard run -q $PRIVATE --any -- sh -c 'echo "any $GPUARD_GPUS"'

@@ -220,7 +220,7 @@ func polled(most time.Duration, ok func() bool) bool {
 		}
 
 		const least, rarest = 2 * time.Millisecond, 100 * time.Millisecond
-		time.Sleep(min(max(least, 2*time.Since(began)), rarest))
+		time.Sleep(min(max(least, 8*time.Since(began)), rarest))
 	}
 }
 

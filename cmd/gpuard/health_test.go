@@ -310,7 +310,7 @@ func TestXIDWhileACommandRuns(t *testing.T) {
 			}
 			out, errs := filepath.Join(w.root, "out"), filepath.Join(w.root, "err")
 			cmd = w.program("run", "--retry", "1", "--", "sh", "-c",
-				`echo "$GPUARD_GPUS $GPUARD_RESTART"; [ -n "$GPUARD_RESTART" ] || { while [ ! -e `+failed+` ]; do sleep 0.01; done; exit 9; }`)
+				`echo "$GPUARD_GPUS $GPUARD_RESTART"; [ -n "$GPUARD_RESTART" ] || { while [ ! -e `+failed+` ]; do sleep 0.1; done; exit 9; }`)
 			cmd.Stdout, cmd.Stderr = create(t, out), create(t, errs)
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

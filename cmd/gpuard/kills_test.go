@@ -30,7 +30,7 @@ func claims() int64 {
 	case testing.Short():
 		return 100
 	}
-	return 500
+	return 200
 }
 
 // step is how far a run had come when it was killed.

@@ -138,7 +138,7 @@ func TestPolicyForged(t *testing.T) {
 		}
 		return cmd
 	}
-	one := begin(g.by(alice, "run", "-q", "--", "sh", "-c", `while ! test -e "$SITE/go"; do sleep 0.02; done`))
+	one := begin(g.by(alice, "run", "-q", "--", "sh", "-c", `while ! test -e "$SITE/go"; do sleep 0.1; done`))
 	eventually(t, "a lease", func() bool { return g.leases() == 1 })
 	waiter := begin(g.by(alice, "run", "-q", "--", "sh", "-c", `test -e "$SITE/go"`)) // fails if it starts before its turn
 	eventually(t, "a ticket waits", func() bool { return len(g.tickets()) == 1 })

@@ -149,7 +149,7 @@ func TestPolicyAtOnce(t *testing.T) {
 	begun := make(chan struct{}, runs)
 	for range runs {
 		wg.Go(func() {
-			cmd := g.by(alice, "run", "-q", "--no-wait", "--", "sh", "-c", `echo "$GPUARD_GPUS"; while ! test -e "$SITE/go"; do sleep 0.02; done`)
+			cmd := g.by(alice, "run", "-q", "--no-wait", "--", "sh", "-c", `echo "$GPUARD_GPUS"; while ! test -e "$SITE/go"; do sleep 0.1; done`)
 			got := run(t, cmd)
 			switch got.code {
 			case 0:

@@ -17,7 +17,7 @@ func TestQueueGoesOnWithoutItsKeeper(t *testing.T) {
 	t.Parallel()
 	l := newJobLine(t, 2)
 	long := filepath.Join(l.marks, "long")
-	l.submits(fmt.Sprintf("until test -e %s; do sleep 0.01; done", long))
+	l.submits(fmt.Sprintf("until test -e %s; do sleep 0.1; done", long))
 	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running })
 	for _, pid := range l.processes(queue.Flag) {
 		_ = unix.Kill(pid, unix.SIGKILL)

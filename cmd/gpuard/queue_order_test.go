@@ -19,7 +19,7 @@ func TestQueueOrder(t *testing.T) {
 	order := filepath.Join(l.marks, "order")
 	note := func(name string) []string { return []string{"--", "sh", "-c", "echo " + name + " >>" + order} }
 	stop := filepath.Join(l.marks, "stop")
-	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.02; done")).code, 0)
+	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.1; done")).code, 0)
 	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running })
 	same(t, "pause", l.run("queue", "pause").code, 0)
 	for _, words := range [][]string{{"--time", "30h", "long"}, {"--time", "1m", "short"}, {"--time", "1m", "--nice", "-1", "favourite"}} {
@@ -49,7 +49,7 @@ func TestQueueBehindMany(t *testing.T) {
 	t.Parallel()
 	l := newJobLine(t, 1)
 	order, stop := filepath.Join(l.marks, "order"), filepath.Join(l.marks, "stop")
-	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.02; done")).code, 0)
+	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.1; done")).code, 0)
 	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running })
 	same(t, "submit", run(t, l.submitting("--array", "1-20", "--time", "30h", "--", "sh", "-c", "echo long >>"+order)).code, 0)
 	tickets := func(of string) (n int) {

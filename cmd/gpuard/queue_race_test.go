@@ -78,7 +78,7 @@ func TestQueueUnheldOften(t *testing.T) {
 	t.Parallel()
 	l := newJobLine(t, 1)
 	stop := filepath.Join(l.marks, "stop")
-	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.02; done")).code, 0)
+	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.1; done")).code, 0)
 	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "echo ran >>"+l.marks+"/ran")).code, 0)
 	for range 6 {
 		same(t, "unhold", l.run("queue", "unhold", "2").code, 0)
@@ -101,7 +101,7 @@ func TestQueueUnheldOften(t *testing.T) {
 func TestQueueClasses(t *testing.T) {
 	t.Parallel()
 	l := newJobLine(t, 1)
-	forever := "trap 'exit 0' TERM; while :; do sleep 0.05; done"
+	forever := "trap 'exit 0' TERM; while :; do sleep 0.1; done"
 	same(t, "submit", run(t, l.submitting("--cpu", "--array", "1-40", "--", "sh", "-c", forever)).code, 0)
 	same(t, "submit", run(t, l.submitting("--array", "1-20", "--", "sh", "-c", forever)).code, 0)
 	eventually(t, "one with a GPU runs", func() bool {
@@ -158,7 +158,7 @@ func TestQueueShortOnes(t *testing.T) {
 		return []string{"--", "sh", "-c", "echo " + name + " >>" + order + "; sleep 0.05"}
 	}
 	stop := filepath.Join(l.marks, "stop")
-	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.02; done")).code, 0)
+	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.1; done")).code, 0)
 	eventually(t, "it runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running })
 	same(t, "submit", run(t, l.submitting(append([]string{"--time", "10h", "--array", "1-12"}, note("long")...)...)).code, 0)
 	eventually(t, "they wait in the line", func() bool { s, _ := l.status(); return len(s.Waiting) == 12 })

@@ -100,7 +100,7 @@ func TestQueuePath(t *testing.T) {
 	gate := filepath.Join(l.marks, "gate")
 	login := l.cmd() // a shell that hands in the jobs, and everything that it started, gets SIGHUP at the logout
 	login.Path, login.Args = "/bin/sh", []string{"sh", "-c", `
-gpuard submit $PRIVATE --name first -- sh -c "echo begun; while ! test -e $1; do sleep 0.02; done; echo over"
+gpuard submit $PRIVATE --name first -- sh -c "echo begun; while ! test -e $1; do sleep 0.1; done; echo over"
 for n in 2 3 4; do gpuard submit $PRIVATE -- sh -c "echo job $n on \$GPUARD_GPUS"; done
 gpuard submit $PRIVATE --name bad --note "to be seen" -- sh -c "exit 7"
 kill -HUP 0`, "sh", gate}
@@ -213,7 +213,7 @@ func TestQueueUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := filepath.Join(l.marks, "stop") // all are handed in before one can start
-	begin(t, l.cmd("run", "-q", "--gpus", "4", "--", "sh", "-c", "echo leased; while ! test -e "+stop+"; do sleep 0.02; done"))
+	begin(t, l.cmd("run", "-q", "--gpus", "4", "--", "sh", "-c", "echo leased; while ! test -e "+stop+"; do sleep 0.1; done"))
 	var group sync.WaitGroup
 	for _, uid := range users {
 		group.Go(func() {

@@ -41,7 +41,7 @@ func TestQuotaPartKeeps(t *testing.T) {
 	r := newRack(t, fakegpu.GeForce(0))
 	got := r.script("on=" + filepath.Join(t.TempDir(), "on") + `; eval "$(gpuard env $PRIVATE --lease --share 8G)" || exit 9
 gpuard run $PRIVATE --no-wait -q --share 4G -- fakegpu-job --gpu 0 --mem 3G --seconds 9 >$on & part=$!
-until grep -q ready $on; do sleep 0.05; done
+until grep -q ready $on; do sleep 0.1; done
 fakegpu-job --gpu 0 --mem 6G --seconds 20; echo beside ended with $?
 wait $part; echo part ended with $?`)
 	contains(t, got.out, "beside ended with 143\n", "part ended with 0\n")

@@ -398,7 +398,7 @@ func TestRankLeaves(t *testing.T) {
 	r := newRig(t, "demo")
 	dir := t.TempDir()
 	cmd := exec.Command("sh", "-c", `sleep 60 >/dev/null 2>&1 & echo $! >before; exec gpuard run -q --machine demo --gpus 2 --grace 300ms --ranks -- sh -c '
-if [ $RANK = 1 ]; then while ! test -s left; do sleep 0.02; done; exit 9; fi
+if [ $RANK = 1 ]; then while ! test -s left; do sleep 0.1; done; exit 9; fi
 (trap "" TERM; exec sleep 60) & echo $! >deaf; sleep 60 & echo $! >left; wait; sleep 1'`)
 	cmd.Env, cmd.Dir = program(t, r.state, nil).Env, dir
 	got := run(t, cmd)

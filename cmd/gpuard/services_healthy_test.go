@@ -86,7 +86,7 @@ func TestServicesUnhealthyRestart(t *testing.T) {
 	t.Parallel()
 	port, status := answering(t)
 	check := fmt.Sprintf("ready: {log: ^ready}, healthy: {http: %s/health, interval: 50ms}", port)
-	c := newTeam(t, "demo:1xL4", "services:\n  web: {command: [sh, -c, \"trap '' TERM; echo ready; while :; do sleep 0.05; done\"], grace: 5s, restart: always, "+check+"}\n")
+	c := newTeam(t, "demo:1xL4", "services:\n  web: {command: [sh, -c, \"trap '' TERM; echo ready; while :; do sleep 0.1; done\"], grace: 5s, restart: always, "+check+"}\n")
 	c.do("up")
 	first := c.until("it is healthy", healthIs(true)).row("web").Seen
 	status.Store(http.StatusServiceUnavailable)
@@ -150,7 +150,7 @@ func TestServicesLoopFreesGPU(t *testing.T) {
 		return web.State == service.Restarting && web.Streak > 3 && web.Lease == ""
 	})
 	same(t, "devices", len(s.row("web").Seen.Devices), 0)
-	other := c.command("run", "-q", "--", "sh", "-c", "touch $ALONE/has; until [ -e $ALONE/over ]; do sleep 0.02; done")
+	other := c.command("run", "-q", "--", "sh", "-c", "touch $ALONE/has; until [ -e $ALONE/over ]; do sleep 0.1; done")
 	other.Args[0] = "gpuard"
 	over := make(chan result, 1)
 	go func() { over <- run(t, other) }()
@@ -172,7 +172,7 @@ func TestServicesLoopFreesGPU(t *testing.T) {
 // TestServicesLimitKilled: restarts in a row are counted on when the gpuard beside the service is killed.
 func TestServicesLimitKilled(t *testing.T) {
 	t.Parallel()
-	c := newTeam(t, "demo:1xL4", "services:\n  web: {command: [sh, -c, \"until rm $ALONE/end 2>/dev/null; do sleep 0.02; done; exit 4\"], restart: always:2}\n")
+	c := newTeam(t, "demo:1xL4", "services:\n  web: {command: [sh, -c, \"until rm $ALONE/end 2>/dev/null; do sleep 0.1; done; exit 4\"], restart: always:2}\n")
 	end := func() {
 		if err := os.WriteFile(c.traces+"/end", nil, 0o600); err != nil {
 			t.Fatal(err)

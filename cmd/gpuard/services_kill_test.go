@@ -231,7 +231,7 @@ func TestServicesRemoved(t *testing.T) {
 func TestServicesHurry(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:1xL4", `services:
-  slow: {command: [sh, -c, "trap '' TERM; echo ready; while :; do sleep 0.05; done"], ready: {log: ready}, cpu: true, grace: 1h}
+  slow: {command: [sh, -c, "trap '' TERM; echo ready; while :; do sleep 0.1; done"], ready: {log: ready}, cpu: true, grace: 1h}
 `)
 	c.do("up")
 	c.until("it runs", settled(1))

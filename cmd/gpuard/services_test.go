@@ -176,16 +176,12 @@ func (c *team) look() *sight {
 // tests.
 func (c *team) until(what string, ok func(s *sight) bool) *sight {
 	c.t.Helper()
-	for end := time.Now().Add(90 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		s := c.look()
-		if ok(s) {
-			return s
-		}
-		if time.Now().After(end) {
-			journal, _ := os.ReadFile(filepath.Join(s.Dir, "supervisor.log"))
-			c.t.Fatalf("still not so after 90 s: %s\n%s\n%s", what, c.last, journal)
-		}
+	var s *sight
+	if !polled(90*time.Second, func() bool { s = c.look(); return ok(s) }) {
+		journal, _ := os.ReadFile(filepath.Join(s.Dir, "supervisor.log"))
+		c.t.Fatalf("still not so after 90 s: %s\n%s\n%s", what, c.last, journal)
 	}
+	return s
 }
 
 // settled reports whether n instances run, each with its keeper, as they are wanted.
@@ -360,7 +356,7 @@ func TestEachGPUOnFourDevices(t *testing.T) {
 func TestServicesUnwatched(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:1xL4", `services:
-  one: {command: [sh, -c, "until [ -e $ALONE/go ]; do sleep 0.02; done; echo usable; touch $ALONE/said; exec sleep 1012"], cpu: true, ready: {log: ^usable}}
+  one: {command: [sh, -c, "until [ -e $ALONE/go ]; do sleep 0.1; done; echo usable; touch $ALONE/said; exec sleep 1012"], cpu: true, ready: {log: ^usable}}
 `)
 	c.do("up")
 	runs := func(s *sight) bool {

@@ -132,7 +132,7 @@ func gone(pid string) bool {
 func TestNohup(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(f *front) (seen []string) {
-		cmd := f.cmd(append([]string{"nohup"}, f.with("sh", "-c", "trap 'echo got TERM; exit 5' TERM; echo on; while :; do sleep 0.05; done")...)...)
+		cmd := f.cmd(append([]string{"nohup"}, f.with("sh", "-c", "trap 'echo got TERM; exit 5' TERM; echo on; while :; do sleep 0.1; done")...)...)
 		lines := begun(f, cmd)
 		for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGTERM} {
 			if err := cmd.Process.Signal(sig); err != nil {

@@ -23,7 +23,7 @@ func retried(t *testing.T, r *rig, name, dir string) (wait func() int, pid int, 
 	}
 	t.Cleanup(func() { _ = errs.Close() })
 	cmd := program(t, r.state, nil, "run", "--machine", r.machine, "--retry", "1:any", "--", "sh", "-c",
-		`echo $GPUARD_LEASE >>leases; test "$GPUARD_RESTART" && exit 0; while [ -e leases ] && [ ! -e go ]; do sleep 0.02; done; exit 7`)
+		`echo $GPUARD_LEASE >>leases; test "$GPUARD_RESTART" && exit 0; while [ -e leases ] && [ ! -e go ]; do sleep 0.1; done; exit 7`)
 	cmd.Dir, cmd.Stderr = dir, errs
 	cmd.Args[0] = name
 	if err := cmd.Start(); err != nil {
@@ -166,7 +166,7 @@ func TestTimeoutIsSaid(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	r.freed()
-	got = run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "3s", "--", "sh", "-c", "trap 'exit 143' TERM; while :; do sleep 0.02; done"))
+	got = run(t, program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "3s", "--", "sh", "-c", "trap 'exit 143' TERM; while :; do sleep 0.1; done"))
 	contains(t, got.err, "; exit 124, ended by --timeout; the command itself: exit 143")
 	r.freed()
 }

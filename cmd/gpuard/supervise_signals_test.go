@@ -102,7 +102,7 @@ func TestBesideByName(t *testing.T) {
 	gate.Need(t, "procps")
 	limit := fmt.Sprintf("%d.5s", 10000+os.Getpid()) // on no other command line
 	cmd := program(t, stateFolder(t), nil, "run", "-q", "--machine", "demo", "--timeout", limit, "--", "sh", "-c",
-		"trap 'exit 5' TERM; echo on; while :; do sleep 0.05; done")
+		"trap 'exit 5' TERM; echo on; while :; do sleep 0.1; done")
 	begin(t, cmd)
 	if out, err := exec.Command("pkill", "-TERM", "-f", "[-]-timeout "+limit).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -179,7 +179,7 @@ func TestBesideTimeout(t *testing.T) {
 	s := onTerminal(f, f.cmd("sh"))
 	s.until(prompt + "$")
 	for range 5 {
-		s.line(`$FRONT sh -c 'trap "" TERM; sleep 1000 & sleep 1001 & while :; do sleep 0.01; done'`)
+		s.line(`$FRONT sh -c 'trap "" TERM; sleep 1000 & sleep 1001 & while :; do sleep 0.1; done'`)
 		contains(t, s.line("echo code $?"), "code 124\n")
 	}
 	f.over()
@@ -233,7 +233,7 @@ func TestBesideIgnored(t *testing.T) {
 		for _, script := range []string{sets, "exec nohup " + sets, sets + " & wait", "trap '' HUP; " + sets, "trap '' INT QUIT; " + sets, "trap '' TSTP TTIN; " + sets} {
 			seen = append(seen, script+"\n"+f.run("sh", "-c", script).out)
 		}
-		cmd := f.cmd(append([]string{"nohup"}, f.with("sh", "-c", "trap 'echo got TERM; exit 5' TERM; echo on; while :; do sleep 0.05; done")...)...)
+		cmd := f.cmd(append([]string{"nohup"}, f.with("sh", "-c", "trap 'echo got TERM; exit 5' TERM; echo on; while :; do sleep 0.1; done")...)...)
 		lines := begun(f, cmd)
 		for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGTERM} {
 			if err := cmd.Process.Signal(sig); err != nil {

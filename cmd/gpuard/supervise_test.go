@@ -29,7 +29,7 @@ note $$
 setsid sh -c 'echo $$ >>pids; sleep 1000 & echo $! >>pids; wait' &
 sh -c '(sleep 1001 & echo $! >>pids)'
 (kill -STOP $(sh -c 'echo $PPID')) & note $!
-while [ $(wc -l <pids) -lt 6 ]; do sleep 0.02; done
+while [ $(wc -l <pids) -lt 6 ]; do sleep 0.1; done
 echo on
 `
 
@@ -128,7 +128,7 @@ func TestParentKilled(t *testing.T) {
 	r := newRig(t, "demo:1xL4")
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")
-	cmd := program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "1h", "--log", log, "--", "sh", "-c", "echo $$; while [ ! -e "+dir+"/end ]; do sleep 0.02; done; echo last words; exit 3")
+	cmd := program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "1h", "--log", log, "--", "sh", "-c", "echo $$; while [ ! -e "+dir+"/end ]; do sleep 0.1; done; echo last words; exit 3")
 	text := begin(t, cmd)
 	pid, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil {
@@ -282,7 +282,7 @@ func TestRetryMachine(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer errs.Close() //nolint:errcheck // the program's
-		cmd := r.hasty("run", "--retry", "3"+flag, "--", "sh", "-c", "echo $GPUARD_GPUS >>gpus; while [ ! -e go ]; do sleep 0.02; done; test $(wc -l <gpus) -gt 1 || exit 7")
+		cmd := r.hasty("run", "--retry", "3"+flag, "--", "sh", "-c", "echo $GPUARD_GPUS >>gpus; while [ ! -e go ]; do sleep 0.1; done; test $(wc -l <gpus) -gt 1 || exit 7")
 		cmd.Dir = dir
 		cmd.Stderr = errs
 		if err := cmd.Start(); err != nil {

@@ -189,7 +189,7 @@ func TestSweepOutlives(t *testing.T) {
 	t.Parallel()
 	f := newField(t, "demo:2xL4")
 	began, go2 := filepath.Join(t.TempDir(), "began"), filepath.Join(t.TempDir(), "go")
-	cmd := f.sweep("-q", "--over", "x=1..3", "--", "sh", "-c", `echo {{.x}} >>"$0"; while ! [ -e "$1" ]; do sleep 0.02; done`, began, go2)
+	cmd := f.sweep("-q", "--over", "x=1..3", "--", "sh", "-c", `echo {{.x}} >>"$0"; while ! [ -e "$1" ]; do sleep 0.1; done`, began, go2)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestSweepAlone(t *testing.T) {
 	t.Parallel()
 	f := newField(t, "demo:2xL4")
 	began, go2 := filepath.Join(t.TempDir(), "began"), filepath.Join(t.TempDir(), "go")
-	cmd := f.sweep("-q", "--over", "x=1..6", "--", "sh", "-c", `echo {{.x}} >>"$0"; while ! [ -e "$1" ]; do sleep 0.02; done`, began, go2)
+	cmd := f.sweep("-q", "--over", "x=1..6", "--", "sh", "-c", `echo {{.x}} >>"$0"; while ! [ -e "$1" ]; do sleep 0.1; done`, began, go2)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -310,7 +310,7 @@ func TestSweepTurns(t *testing.T) {
 	f := newField(t, "demo:1xL4")
 	order := filepath.Join(t.TempDir(), "order")
 	go2 := filepath.Join(t.TempDir(), "go")
-	cmd := f.sweep("-q", "--over", "x=1..3", "--", "sh", "-c", `echo {{.x}} >>"$0"; while ! [ -e "$1" ]; do sleep 0.02; done; sleep 0.2`, order, go2)
+	cmd := f.sweep("-q", "--over", "x=1..3", "--", "sh", "-c", `echo {{.x}} >>"$0"; while ! [ -e "$1" ]; do sleep 0.1; done; sleep 0.2`, order, go2)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func (r *rack) watched(verified func(seconds int) result) (got result) {
 func TestVerifyInterruptedByHand(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(1)...)
-	cmd := r.cmd("verify", "--json", "--", "sh", "-c", `trap 'exit 0' TERM; sleep 1; echo; while :; do sleep 0.05; done`)
+	cmd := r.cmd("verify", "--json", "--", "sh", "-c", `trap 'exit 0' TERM; sleep 1; echo; while :; do sleep 0.1; done`)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	begin(t, cmd)
 	_ = cmd.Process.Signal(syscall.SIGTERM)

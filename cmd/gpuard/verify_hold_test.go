@@ -33,7 +33,7 @@ func (r *rack) held(pid, device int) (lease string) {
 func (r *rack) heldShell(on int, env ...string) (lease string, shell int) {
 	r.t.Helper()
 	start := filepath.Join(r.t.TempDir(), "start")
-	script := fmt.Sprintf(`echo; until test -e %s; do sleep 0.01; done; CUDA_VISIBLE_DEVICES=%d fakegpu-job --gpu %[2]d & wait`, start, on)
+	script := fmt.Sprintf(`echo; until test -e %s; do sleep 0.1; done; CUDA_VISIBLE_DEVICES=%d fakegpu-job --gpu %[2]d & wait`, start, on)
 	shell = r.unleased(env, script)
 	lease = r.held(shell, 0)
 	if err := os.WriteFile(start, nil, 0o644); err != nil {

@@ -101,7 +101,7 @@ func (r *rig) noTickets() {
 // given to the request that was next.
 func TestWaitMany(t *testing.T) {
 	const devices = 8
-	processes, linger := gate.Soaked(500, 200), "LINGER=300ms"
+	processes, linger := gate.Soaked(500, 100), "LINGER=300ms"
 	if raced || testing.Short() {
 		processes, linger = 90, "LINGER=1s"
 	}
@@ -113,7 +113,7 @@ func TestWaitMany(t *testing.T) {
 	reaper.Go(func() { holders.Store(killHolders(stop, r.folder())) })
 	// Many of them have to wait, however slowly they start: all devices are taken until the queue has that many.
 	var patient sync.Map // PIDs of those that are not killed
-	first := r.job("sh", "-c", `echo; while ! test -e "$DEVICES/go"; do sleep 0.05; done`)
+	first := r.job("sh", "-c", `echo; while ! test -e "$DEVICES/go"; do sleep 0.1; done`)
 	first.Args = slices.Insert(first.Args, 2, "--gpus", fmt.Sprint(devices))
 	begin(t, first)
 	wg.Go(func() {
