@@ -207,6 +207,6 @@ func Await(folder string, patience time.Duration, other ...int) []Process {
 		if len(left) == 0 || !time.Now().Before(end) {
 			return left
 		}
-		time.Sleep(max(5*time.Millisecond, 2*time.Since(began)))
+		time.Sleep(max(5*time.Millisecond, 8*time.Since(began)))
 	}
 }

@@ -82,9 +82,7 @@ func (b *belongings) endAll(r service.Record, stop syscall.Signal, grace time.Du
 	late := time.NewTimer(grace)
 	defer late.Stop()
 	sig, limit := stop, time.Time{}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) { // each look reads all of /proc
 		found := b.find(r)
 		if len(found) == 0 {
 			return true
@@ -99,7 +97,7 @@ func (b *belongings) endAll(r service.Record, stop syscall.Signal, grace time.Du
 			}
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(pause):
 		case <-late.C:
 			sig, limit = syscall.SIGKILL, time.Now().Add(gone)
 		case <-hurry:
