@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -105,14 +106,21 @@ func divisible(dir string) bool {
 		int(own.Uid) == os.Geteuid() && own.Uid != above.Uid
 }
 
-// sweep removes empty cgroups that ended processes left, and those of this process. If it removes a cgroup that is just
-// being made, its maker does without.
+// beingMade is longer than a cgroup is empty before its command is in it.
+const beingMade = 10 * time.Second
+
+// sweep removes empty cgroups that ended processes left, and those of this process. Not new ones: in another PID namespace
+// their maker seems to have ended, and it would have to do without.
 func sweep(parent string) {
 	left, _ := filepath.Glob(filepath.Join(parent, groupPrefix+"[0-9]*"))
 	for _, dir := range left {
 		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), groupPrefix), ".")
 		pid, err := strconv.Atoi(number)
-		if err == nil && (pid == os.Getpid() || errors.Is(unix.Kill(pid, 0), unix.ESRCH)) {
+		info, statErr := os.Stat(dir)
+		if err != nil || statErr != nil {
+			continue
+		}
+		if pid == os.Getpid() || time.Since(info.ModTime()) > beingMade && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 			_ = (&cgroup{dir: dir}).prune()
 		}
 	}

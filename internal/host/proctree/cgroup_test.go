@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -102,6 +103,15 @@ func TestGroupLeft(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(left, "below"), 0o755); err != nil {
 		t.Fatal(err)
 	}
+	before := time.Now().Add(-time.Minute)
+	if err := os.Chtimes(left, before, before); err != nil {
+		t.Fatal(err)
+	}
+	young := filepath.Join(parent, groupPrefix+"2147483645.1") // as one that a process of another PID namespace is just making
+	if err := os.MkdirAll(young, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.Remove(young) })
 	inUse := filepath.Join(parent, groupPrefix+"2147483646.1")
 	if err := os.MkdirAll(filepath.Join(inUse, "below"), 0o755); err != nil {
 		t.Fatal(err)
@@ -136,6 +146,9 @@ func TestGroupLeft(t *testing.T) {
 		if _, err := os.Stat(dir); err == nil {
 			t.Errorf("%s is left", dir)
 		}
+	}
+	if _, err := os.Stat(young); err != nil {
+		t.Errorf("one that is being made is gone: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(inUse, "below")); err != nil {
 		t.Errorf("a part of a cgroup with somebody in it is gone: %v", err)
