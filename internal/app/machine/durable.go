@@ -181,16 +181,12 @@ func (h *Host) space() string {
 	return fmt.Sprint(h.Proc.Namespace())
 }
 
-// hostname is a variable for tests.
-var hostname = os.Hostname
-
 // HostFolder is the name that the folder of this host has by the name of the machine, which tells copies of one image apart
 // that have the same machine id. The id tells machines of the same name apart.
 func (h *Host) HostFolder() string {
-	name, _ := hostname()
 	id, _ := sys.ReadSome(h.Below("/etc/machine-id"), 64)
 	boot, _ := h.Proc.BootID()
-	return hostFolder(name, string(id), boot, h.space())
+	return hostFolder(h.Proc.HostName(), string(id), boot, h.space())
 }
 
 // hostFolder is HostFolder by the name of the machine, the content of machine-id(5), the id of this boot, and the PID

@@ -111,12 +111,9 @@ func folders(t *testing.T, path string) (names []string) {
 // which has another boot, never.
 func TestRenamed(t *testing.T) {
 	home := t.TempDir()
-	before := hostname
-	defer func() { hostname = before }()
 	renamed := func(boot, name string) *Host {
-		hostname = func() (string, error) { return name, nil }
 		root := t.TempDir()
-		for _, file := range []struct{ path, text string }{{"etc/machine-id", strings.Repeat("a", 32)}, {"proc/sys/kernel/random/boot_id", strings.Repeat(boot, 36)}} {
+		for _, file := range []struct{ path, text string }{{"etc/machine-id", strings.Repeat("a", 32)}, {"proc/sys/kernel/random/boot_id", strings.Repeat(boot, 36)}, {"proc/sys/kernel/hostname", name}} {
 			path := filepath.Join(root, file.path)
 			if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(file.text+"\n"), 0o600)); err != nil {
 				t.Fatal(err)

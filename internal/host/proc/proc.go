@@ -194,6 +194,12 @@ func (f FS) BootID() (string, error) {
 	return id, nil
 }
 
+// HostName is the name of the machine, in the UTS namespace of the reader (proc_sys_kernel(5)); "" if it cannot be read.
+func (f FS) HostName() string {
+	b, _ := f.readFile(256, "sys", "kernel", "hostname")
+	return strings.TrimSuffix(string(b), "\n")
+}
+
 // Namespace is the inode number of this process's PID namespace, in which its process ids are valid; 0 if it cannot be
 // read.
 func (f FS) Namespace() uint64 {
