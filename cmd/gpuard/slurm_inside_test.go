@@ -130,8 +130,8 @@ gpuard run $PRIVATE --no-wait --any --gpus 1 -- true; echo "any $?"
 }
 
 // onlyOne is what a task runs that must be alone on its device: it writes "double" where another process is on it, and its
-// number when it is done. The kernel takes the lock away with the last process that has it.
-const onlyOne = `exec 9>>"$WORK/gpu-$GPUARD_GPUS"; flock -n 9 || echo double >>"$WORK/log"; echo "$1 $GPUARD_GPUS" >>"$WORK/log"; sleep "$2"; echo "done $1" >>"$WORK/log"`
+// number when it is done. The lock is the task's alone: what Slurm ends first of a job may leave a sleep to itself for a moment.
+const onlyOne = `exec 9>>"$WORK/gpu-$GPUARD_GPUS"; flock -n 9 || echo double >>"$WORK/log"; echo "$1 $GPUARD_GPUS" >>"$WORK/log"; sleep "$2" 9>&-; echo "done $1" >>"$WORK/log"`
 
 // divided checks what tasks wrote: each was done, on a device of the allocation, alone; it returns how often one began.
 func (c *cluster) divided(tasks int, devices ...string) (began int) {
