@@ -31,8 +31,8 @@ import (
 func TestMain(m *testing.M) {
 	apart.Watch()
 	gate.Driver = hardware.Works
-	// Most tests wait most of the time. -parallel of the command line is read later, and wins.
-	if err := flag.Set("test.parallel", fmt.Sprint(max(12, runtime.GOMAXPROCS(0)))); err != nil {
+	// Most tests wait most of the time, except beside the race detector. -parallel of the command line is read later, and wins.
+	if err := flag.Set("test.parallel", fmt.Sprint(max(map[bool]int{true: 8, false: 12}[raced], runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
 	if len(os.Args) > 1 && os.Args[1] == "__rank" { // torchrun starts the file of this program, under its own name
