@@ -92,7 +92,7 @@ func (m Mounted) Sight() (s Sight, why string) {
 	if on.Point == "/" && strings.Contains(on.Kind, "overlay") {
 		return Unclear, "this is a container" // or a system that runs from an image
 	}
-	copied := slices.ContainsFunc(m.All, func(o Mount) bool { return o.Slave })
+	copied := slices.ContainsFunc(m.All, func(o Mount) bool { return o.Slave }) && !m.sharesLittle()
 	switch {
 	case copied && !on.Slave:
 		return Private, on.Point + " was mounted in this mount namespace alone"
@@ -100,6 +100,19 @@ func (m Mounted) Sight() (s Sight, why string) {
 		return Common, ""
 	}
 	return Unclear, ""
+}
+
+// sharesLittle reports whether / is the machine's and was not shared there, unlike some other mount, as that of a dockerd
+// where no systemd runs. Then a copied mount need not receive anything. What was copied shows that / is the machine's: a part of
+// its file system that is where it would be.
+func (m Mounted) sharesLittle() bool {
+	i := slices.IndexFunc(m.All, func(o Mount) bool { return o.Point == "/" })
+	if i < 0 || m.All[i].Slave || m.All[i].Root != "/" || !strings.HasPrefix(m.All[i].Source, "/dev/") {
+		return false
+	}
+	return slices.ContainsFunc(m.All, func(o Mount) bool {
+		return o.Slave && o.Device == m.All[i].Device && o.Root == o.Point && o.Point != "/"
+	})
 }
 
 // owner is the user who mounted a tmpfs: the kernel reports its uid in the machine's ids, and omits root
