@@ -11,9 +11,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -54,6 +56,7 @@ func Enter() (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
+	heed()
 	p := &Place{root: root, paths: os.Getenv("PATH")}
 	err = os.Chmod(root, 0o755) //nolint:gosec // tests act as other users
 	if err == nil {
@@ -70,6 +73,16 @@ func Enter() (*Place, error) {
 		return nil, errors.Join(err, os.RemoveAll(root))
 	}
 	return p, setEnvironment(map[string]string{"HOME": p.in("home"), "PATH": path})
+}
+
+// heed lets programs that the tests start get the signals that the caller ignores, as nohup does and a shell for what runs in
+// the background: an exec gives a caught signal its default again.
+func heed() {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} { // the Go runtime itself takes back the others
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 }
 
 func (p *Place) in(name string) string { return filepath.Join(p.root, name) }

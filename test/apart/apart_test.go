@@ -5,9 +5,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -40,6 +42,16 @@ func beTests(ending string) {
 		panic("test timed out after 10m0s")
 	}
 	os.Exit(place.Leave(0))
+}
+
+// TestHeed: what the tests start gets a signal that their caller ignores.
+func TestHeed(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	heed()
+	if out, err := exec.Command("sh", "-c", "kill -HUP $$; echo lives").CombinedOutput(); err == nil || len(out) > 0 {
+		t.Errorf("%q, %v", out, err)
+	}
 }
 
 // TestLeftBehind: a process that the tests leave ends with them, and so does their folder, whether they come to their end
