@@ -185,11 +185,12 @@ func (g *cgroup) remove() {
 	if g == nil {
 		return
 	}
-	for range 20 { // the processes may start others meanwhile
+	for try := range 20 { // the processes may start others meanwhile, and one that ends is in it to its end
 		if g.prune() {
 			break
 		}
 		g.release(pidsIn(g.dir))
+		time.Sleep(time.Duration(try) * time.Millisecond)
 	}
 	if g.file != nil {
 		_ = g.file.Close()
