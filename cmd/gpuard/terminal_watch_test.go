@@ -65,9 +65,10 @@ func TestWatchCrashed(t *testing.T) {
 	r := newRack(t, a100s(1)...)
 	cmd := r.hasty()
 	cmd.Env = append(cmd.Env, "TERM=xterm")
-	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `gpuard status --watch=0.1s; echo "code $?"; read go`}
+	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", `read begin; gpuard status --watch=0.1s; echo "code $?"; read go`}
 	s := onTerminal(t, cmd)
 	before := s.whole()
+	s.press("\n")
 	s.until("q leaves")
 	r.Crash("nvmlDeviceGetMemoryInfo_v2", fakegpu.Any)
 	s.until("read through nvidia-smi")

@@ -70,13 +70,13 @@ func (t *eventFinder) ends(now map[string]services.Row) (told []event) {
 		before, known := t.before[name]
 		row, there := now[name]
 		switch {
-		case there && (row.Wanted || !hasEnded(&row)):
+		case there && (row.Wanted || !hasEnded(&row) && (row.State != "" || alive(&row))):
 			if row.State != "" { // without a state its keeper may be exiting
 				delete(t.ended, name)
 			}
 		case known && alive(&before) && !t.ended[name]:
 			text := "ended"
-			if there {
+			if there && row.State != "" {
 				text = doing(&row)
 			}
 			told = append(told, event{name, text, true})

@@ -68,6 +68,7 @@ func TestTellerEnds(t *testing.T) {
 		{"gone immediately", [][]services.Row{{}}},
 		{"seen as ended", [][]services.Row{{doomed("api", service.Done, true, false), doomed("db", service.Done, true, false)}, {}}},
 		{"seen without a record", [][]services.Row{{doomed("db", service.Done, true, false)}, {doomed("db", "", true, false)}, {}}},
+		{"seen at last without a record", [][]services.Row{{doomed("db", "", false, false)}, {}}},
 		{"seen with processes", [][]services.Row{{doomed("db", service.Done, true, false)}, {doomed("db", service.Done, false, true)}, {}}},
 	} {
 		tell := &eventFinder{only: everything}
