@@ -80,7 +80,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 		pace := w.measureOnce(ctx)
 		over := ended
 		if closed(ended) { // processes that the command left behind may hold the lease, and nothing tells their end
-			over, pace = nil, quota.Pace{Every: pace.Every}
+			over, pace = nil, quota.Pace{Every: min(pace.Every, measuredEvery)}
 		}
 		select {
 		case <-time.After(pace.NextLook()):
