@@ -56,7 +56,7 @@ func Enter() (*Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	heed()
+	heedIgnoredSignals()
 	p := &Place{root: root, paths: os.Getenv("PATH")}
 	err = os.Chmod(root, 0o755) //nolint:gosec // tests act as other users
 	if err == nil {
@@ -75,10 +75,11 @@ func Enter() (*Place, error) {
 	return p, setEnvironment(map[string]string{"HOME": p.in("home"), "PATH": path})
 }
 
-// heed lets programs that the tests start get the signals that the caller ignores, as nohup does and a shell for what runs in
+// heedIgnoredSignals lets programs that the tests start get the signals that the caller ignores, as nohup does and a shell for what runs in
 // the background: an exec gives a caught signal its default again.
-func heed() {
-	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} { // the Go runtime itself takes back the others
+func heedIgnoredSignals() {
+	// The Go runtime itself takes back the others.
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}

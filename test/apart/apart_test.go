@@ -44,11 +44,11 @@ func beTests(ending string) {
 	os.Exit(place.Leave(0))
 }
 
-// TestHeed: what the tests start gets a signal that their caller ignores.
-func TestHeed(t *testing.T) {
+// TestHeedIgnoredSignals: what the tests start gets a signal that their caller ignores.
+func TestHeedIgnoredSignals(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
 	defer signal.Reset(syscall.SIGHUP)
-	heed()
+	heedIgnoredSignals()
 	if out, err := exec.Command("sh", "-c", "kill -HUP $$; echo lives").CombinedOutput(); err == nil || len(out) > 0 {
 		t.Errorf("%q, %v", out, err)
 	}

@@ -46,7 +46,8 @@ func New(t testing.TB, gpus ...GPU) *Driver {
 func (d *Driver) device(folder string, g GPU) {
 	d.t.Helper()
 	d.folder(folder+"/procs.d", 0o777|os.ModeSticky) // jobs of any user put themselves on a device here
-	values := map[string]string{}                    // one file for many values: hundreds of tests make machines
+	// One file for many values: hundreds of tests make machines.
+	values := map[string]string{}
 	for _, key := range slices.Sorted(maps.Keys(g)) {
 		dir, name := path.Split(folder + "/" + key)
 		values[dir] += name + " " + g[key] + "\n"

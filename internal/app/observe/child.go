@@ -2,6 +2,7 @@ package observe
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,6 +21,7 @@ const (
 )
 
 // child starts a reader and takes its readings until it ends or is given up; it returns how many came, and why it is over.
+// Until the first one it is given up after patience.
 func (o *Observer) child(ctx context.Context, patience time.Duration) (readings int, why string) {
 	if !o.place(ctx) {
 		return 0, ctx.Err().Error()
@@ -49,6 +51,9 @@ func (o *Observer) child(ctx context.Context, patience time.Duration) (readings 
 	}()
 	return o.follow(ctx, messages, patience)
 }
+
+// patience is how long a reader may be silent.
+func (o *Observer) patience() time.Duration { return cmp.Or(o.Host.Times.Late, lateAfter) }
 
 // place waits until fewer than mostStuck readers are left; false: ctx ends first.
 func (o *Observer) place(ctx context.Context) bool {
@@ -83,14 +88,17 @@ func listen(ctx context.Context, pipe io.Reader, messages chan<- message) {
 	}
 }
 
-// follow takes messages in until there are no more, or none comes, or the driver holds the child for long.
+// follow takes messages in until there are no more, or none comes, or the driver holds the child for long. patience is how long
+// the first one may take.
 func (o *Observer) follow(ctx context.Context, messages <-chan message, patience time.Duration) (readings int, why string) {
+	usual := o.patience()
 	late := time.NewTimer(patience)
 	defer late.Stop()
 	var stuck time.Time
 	for {
 		select {
 		case m, more := <-messages:
+			patience = usual
 			late.Reset(patience)
 			if !more {
 				return readings, "the process that reads the devices has ended; another one is started"

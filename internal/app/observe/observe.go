@@ -130,7 +130,7 @@ func (o *Observer) Listen() (changed <-chan struct{}, leave func()) {
 // that is busy with something else: the next one gets more time, else no reading would ever come.
 func (o *Observer) Run(ctx context.Context) {
 	defer o.keep()()
-	usual := cmp.Or(o.Host.Times.Late, lateAfter)
+	usual := o.patience()
 	patience := usual
 	for pause := time.Second; ctx.Err() == nil; {
 		began := time.Now()

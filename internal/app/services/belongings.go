@@ -82,7 +82,8 @@ func (b *belongings) endAll(r service.Record, stop syscall.Signal, grace time.Du
 	late := time.NewTimer(grace)
 	defer late.Stop()
 	sig, limit := stop, time.Time{}
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) { // each look reads all of /proc
+	// Each look reads all of /proc, so that they become rarer.
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		found := b.find(r)
 		if len(found) == 0 {
 			return true

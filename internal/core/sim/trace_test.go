@@ -90,7 +90,8 @@ func TestKnownFigures(t *testing.T) {
 		"short":      {28834, 104, 25833, 308706, 251, 1650406},
 		"ratio":      {26322, 101, 23320, 308582, 227, 1632261},
 	} {
-		if gate.Soaked(1, 0) == 0 && (policy == "skip" || policy == "easy") { // each takes a second
+		// Each takes a second.
+		if gate.Soaked(1, 0) == 0 && (policy == "skip" || policy == "easy") {
 			continue
 		}
 		r := replay(t, jobs, m, policy)
