@@ -247,7 +247,7 @@ func (h *home) ask(letter, list string) []queue.Entry {
 	return a.Jobs
 }
 
-// verdict waits until both hosts have done everything. Whoever looks keeps the queue of the host on which it is.
+// verdict waits until both hosts have done everything. Each look starts the queue of its host again, if it has ended.
 func (h *home) verdict() {
 	h.t.Helper()
 	states := map[string]int{}

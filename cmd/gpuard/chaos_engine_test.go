@@ -148,8 +148,8 @@ func (c *chaos) newEngine(env []string) []string {
 	return []string{"PATH=" + bin + ":" + path, "DOCKER_HOST=unix:///none"}
 }
 
-// clientless is in the command line of holders that must not be killed: whoever kills the holder of a container without a
-// client frees its lease (docs/decisions/0027-containers.md).
+// clientless marks, in their command line, the holders that must not be killed: a container without a client loses its lease
+// with its holder (docs/decisions/0027-containers.md).
 const clientless = "/without-a-client"
 
 func withoutClient(pid int) bool {

@@ -73,16 +73,16 @@ func (h *Host) endedFolder() string {
 		return filepath.Join(users, fmt.Sprint(os.Geteuid()))
 	}
 	path, err := h.DurablePath(historyFolder)
-	if err != nil || h.passes(filepath.Dir(path)) {
+	if err != nil || h.isShortLived(filepath.Dir(path)) {
 		return ""
 	}
 	return path
 }
 
-// passes reports whether the folder of this host is not there, and would be nobody's soon: each container has a PID
-// namespace of its own, and one that ends leaves its folder in the home for ever. Where something else is kept, a queue or
+// isShortLived reports whether this host is a container that has no folder yet. One should not be made: each container has a PID
+// namespace of its own, and its folder would stay in the home when it has ended. Where something else is kept, a queue or
 // a project, there is one anyway.
-func (h *Host) passes(folder string) bool {
+func (h *Host) isShortLived(folder string) bool {
 	if h.space() == "" {
 		return false
 	}
@@ -121,7 +121,7 @@ func (h *Host) users() string {
 // EndedNote says why this user's leases leave no lines, "" where they do.
 func (h *Host) EndedNote() string {
 	folder := h.endedFolder()
-	if path, err := h.DurablePath(historyFolder); folder == "" && err == nil && h.passes(filepath.Dir(path)) {
+	if path, err := h.DurablePath(historyFolder); folder == "" && err == nil && h.isShortLived(filepath.Dir(path)) {
 		return "your leases leave no lines for gpuard history: this is a PID namespace of its own (a container), of which nothing is kept"
 	}
 	if folder == "" {

@@ -68,7 +68,7 @@ func othersWrite(path string, st *unix.Stat_t, shut bool) bool {
 	return st.Mode&0o020 != 0 && !shut && (namespaced() || listed(path) || !ownGroup(st.Uid, st.Gid))
 }
 
-// shutIn says that a walk is in a folder of the caller's that lets nobody else in, or below it.
+// shutIn says how deep a walk is in a folder that only the caller may enter.
 type shutIn struct {
 	depth int    // how many folders deep, from 1 for that folder itself; 0: it is in none
 	mount uint64 // that the folder is on: what is mounted below it may be used elsewhere too

@@ -124,7 +124,7 @@ func reachable(t *testing.T) string {
 	return top
 }
 
-// TestShutIn: what a group may write below a folder that lets nobody but the caller in is the caller's alone; not where
+// TestShutIn: what a group may write is the caller's alone below a folder that only the caller may enter; not where
 // a link leads out of it, what is above it, nor what is mounted there, which others may reach elsewhere.
 func TestShutIn(t *testing.T) {
 	gate.Need(t, "root")
