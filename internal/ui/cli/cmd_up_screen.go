@@ -73,12 +73,19 @@ func (s *screen) showEvents(told []event) {
 // say shows a line of gpuard itself.
 func (s *screen) say(text string) { s.showEvents([]event{{text: text}}) }
 
-// flush returns when everything is shown, or at a signal: the reader may have stopped reading.
+// flush returns when everything is shown, or at a signal: the reader may have stopped reading. A reader that is gone, which
+// every write tells again (SIGPIPE), keeps nothing waiting.
 func (s *screen) flush(signals <-chan os.Signal) {
 	s.change(func() { s.closing = true })
-	select {
-	case <-s.ended:
-	case <-signals:
+	for {
+		select {
+		case <-s.ended:
+			return
+		case sig := <-signals:
+			if sig != syscall.SIGPIPE {
+				return
+			}
+		}
 	}
 }
 
