@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	}
 	roles := map[string]func(){"gpuard": main, "hasty": hasty, "trusting": trusting, "pausing": pausing, "lasting": lastingly, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
 		"surveyed": surveyed, "strict": strict, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "threadless": threadless, "rank": rank, "served": served, "kubectl": kubectl.Main, "stubengine": stubEngine, "contained": inContainer}
-	temporary, chosen := os.LookupEnv("TMPDIR")
+	temporary := apart.Temporary()
 	if roles[filepath.Base(os.Args[0])] == nil {
 		var err error
 		if place, err = apart.Enter(); err == nil {
@@ -50,12 +50,7 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	testscript.Main(heedful{m, func() error {
-		if chosen {
-			return os.Setenv("TMPDIR", temporary)
-		}
-		return os.Unsetenv("TMPDIR")
-	}}, roles)
+	testscript.Main(heedful{m, temporary}, roles)
 }
 
 // place is where the tests are; nil in the programs that they start.
@@ -64,11 +59,11 @@ var place *apart.Place
 // heedful are the tests, which may be run by something that ignores hangups (nohup): what they start must not.
 type heedful struct {
 	*testing.M
-	restore func() error
+	temporary string
 }
 
 func (h heedful) Run() int {
-	if err := h.restore(); err != nil {
+	if err := os.Setenv("TMPDIR", h.temporary); err != nil {
 		panic(err)
 	}
 	unix.Umask(0o022) // a project in a folder that a group can write is not used

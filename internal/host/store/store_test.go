@@ -76,7 +76,7 @@ func play(t *testing.T, uid uint32, role string, args ...string) *actor {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Dir = "/" // where go test works only its owner may be
-	cmd.Env = []string{roleVar + "=" + role, "TMPDIR=/tmp", "GORACE=" + os.Getenv("GORACE")}
+	cmd.Env = []string{roleVar + "=" + role, "TMPDIR=" + os.TempDir(), "GORACE=" + os.Getenv("GORACE")}
 	cmd.Stderr = os.Stderr
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
@@ -137,7 +137,7 @@ func untilEOF() { _, _ = io.Copy(io.Discard, os.Stdin) }
 // place is a folder that other users can enter, unlike t.TempDir.
 func place(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "gpuard-store-")
+	dir, err := os.MkdirTemp(apart.Temporary(), "gpuard-store-")
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}
