@@ -24,7 +24,7 @@ import (
 )
 
 // chaosTime is how long each chaos lasts.
-func chaosTime() time.Duration { return time.Duration(gate.Soaked(300, 4)) * time.Second }
+func chaosTime() time.Duration { return time.Duration(gate.Soaked(300, 2)) * time.Second }
 
 // chaos is many short runs of several users, while starters, commands and holders are killed, asked to end, and
 // stopped. Each command checks that it alone has its device (occupy).

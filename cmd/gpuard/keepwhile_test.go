@@ -148,7 +148,7 @@ func TestKeepWhileNeverLapses(t *testing.T) {
 			}
 		})
 	}
-	for range 15 {
+	for range soaked(100, 8) {
 		endNow(first)
 		time.Sleep(rand.N(5 * time.Millisecond))
 		next, again := k.begin()
@@ -183,7 +183,7 @@ func TestKeepWhileKilled(t *testing.T) {
 	var starts sync.WaitGroup
 	for _, flags := range [][]string{{"--wait", "20s"}, {"--wait", "20s"}, {"--wait", "20s", "--mem", "8G"}} {
 		starts.Go(func() {
-			for range 20 {
+			for range soaked(100, 10) {
 				cmd := k.kernel(flags, "occupy")
 				cmd.Env = append(cmd.Env, "LINGER=3ms")
 				switch got := runAndKill(t, cmd, rand.N(120*time.Millisecond)); got.code {

@@ -21,17 +21,7 @@ import (
 )
 
 // claims is how many claims TestClaims wins.
-func claims() int64 {
-	switch {
-	case os.Getenv("GPUARD_SOAK") == "1":
-		return 10_000
-	case raced:
-		return 150
-	case testing.Short():
-		return 100
-	}
-	return 200
-}
+func claims() int64 { return int64(soaked(10_000, 100)) }
 
 // step is how far a run had come when it was killed.
 type step int

@@ -41,7 +41,7 @@ func TestQueueGoesOnAfterAKill(t *testing.T) {
 	l := newJobLine(t, 2)
 	l.submits("sleep 300")
 	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running && q[0].PID > 0 })
-	for n := range soaked(300, 15) {
+	for n := range soaked(300, 8) {
 		for _, pid := range append(l.processes(queue.Flag), l.processes(queue.RunnerFlag)...) {
 			_ = unix.Kill(pid, unix.SIGKILL)
 		}

@@ -40,7 +40,7 @@ func TestQueueAsked(t *testing.T) {
 	t.Parallel()
 	l := newJobLine(t, 2)
 	var group sync.WaitGroup
-	for i := range soaked(400, 25) {
+	for i := range soaked(400, 10) {
 		mark := filepath.Join(l.marks, fmt.Sprint("live-", i))
 		words := []string{"--retry", "3:any", "--", "sh", "-c", fmt.Sprintf("exec 9>%s; flock -n 9 || touch %[1]s-twice; sleep 0.0%d 9>&-", mark, i%5)}
 		if i%3 == 0 {

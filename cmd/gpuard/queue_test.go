@@ -267,7 +267,7 @@ func TestQueueUsers(t *testing.T) {
 func TestQueueKill(t *testing.T) {
 	t.Parallel()
 	l := newJobLine(t, 4)
-	rounds := soaked(1000, 25)
+	rounds := soaked(1000, 15)
 	var mu sync.Mutex
 	acknowledged := map[int]int{} // number to its mark
 	mark := 0

@@ -227,7 +227,7 @@ func TestServicesRemoved(t *testing.T) {
 	c.check()
 }
 
-// TestServicesHurry: an end that takes its time can be hurried up.
+// TestServicesHurry: an end that takes its time can be hurried up, and costs those that wait for it no time of a processor.
 func TestServicesHurry(t *testing.T) {
 	t.Parallel()
 	c := newTeam(t, "demo:1xL4", `services:
@@ -237,6 +237,13 @@ func TestServicesHurry(t *testing.T) {
 	c.until("it runs", settled(1))
 	c.do("down")
 	c.until("it is ending", func(s *sight) bool { return s.row("slow").Seen.State == service.Ending })
+	time.Sleep(200 * time.Millisecond)
+	waiting := append(c.processes("project-supervise"), c.processes("project-keep")...)
+	before := used(waiting)
+	time.Sleep(time.Second)
+	if cost := used(waiting) - before; len(waiting) != 2 || cost > 200*time.Millisecond {
+		t.Errorf("%d processes that wait used %s of a second", len(waiting), cost)
+	}
 	c.do("kill")
 	c.until("all is over", nothing)
 	eventually(t, "no process is left", func() bool { return len(c.processes("")) == 0 })

@@ -155,7 +155,7 @@ func TestSetupKilled(t *testing.T) {
 	t.Parallel()
 	home, bin := person(t), onPath(t)
 	before := tree(t, home)
-	for round := range 40 {
+	for round := range soaked(200, 12) {
 		for _, args := range [][]string{{"direnv", "--device", "0"}, {"direnv", "--device", "1,2"}, {"direnv", "--remove"}} {
 			runAndKill(t, setupIn(t, home, bin, args...), time.Duration(1+rand.IntN(30000))*time.Microsecond)
 		}

@@ -96,14 +96,14 @@ func (r *rig) noTickets() {
 	}
 }
 
-// TestWaitMany: hundreds of processes wait for 8 devices while a third of them is killed with -9, while waiting and as
+// TestWaitMany: many processes wait for 8 devices while a third of them is killed with -9, while waiting and as
 // commands, and holders are killed too. No device is used twice, no lease is lost, nothing is left, and each device was
 // given to the request that was next.
 func TestWaitMany(t *testing.T) {
 	const devices = 8
-	processes, linger := gate.Soaked(500, 100), "LINGER=300ms"
-	if raced || testing.Short() {
-		processes, linger = 90, "LINGER=1s"
+	processes, linger := gate.Soaked(500, 60), "LINGER=300ms"
+	if raced {
+		linger = "LINGER=1s"
 	}
 	r := newRig(t, fmt.Sprintf("demo:%dxA100-80GB", devices))
 	trace := filepath.Join(t.TempDir(), "trace")

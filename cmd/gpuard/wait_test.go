@@ -229,11 +229,7 @@ func TestInterruptedWaiter(t *testing.T) {
 func TestSignalWhileGiven(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "demo:1xL4")
-	rounds := 60
-	if raced || testing.Short() {
-		rounds = 15
-	}
-	for range rounds {
+	for range soaked(300, 15) {
 		holder := r.start("exec sleep 60")
 		waiter := r.waiter("sleep", "60")
 		if err := waiter.Start(); err != nil {
@@ -383,10 +379,7 @@ func eachWaitingShell(t *testing.T, observe func(l *lineRig, s *terminal)) {
 
 // TestWaitCost: with many in the queue, a freed device is taken again without delay, and waiting costs nothing.
 func TestWaitCost(t *testing.T) {
-	many, rounds := 80, 20
-	if os.Getenv("GPUARD_SOAK") == "1" {
-		many, rounds = 1000, 200
-	}
+	many, rounds := soaked(1000, 40), soaked(200, 20)
 	r := newRig(t, "demo:1xL4")
 	var pids []int
 	for range many {

@@ -178,11 +178,7 @@ func (k *keeper) listen(w *project.Watcher, meant string, cancel func()) {
 		hash, now := k.folder.Ending(k.task.Instance)
 		asked := hash != "" && hash == meant
 		if asked || !k.lock.InPlace() {
-			k.set(func(r *service.Record) {
-				if !over(r.State) && r.State != service.Ending {
-					r.State, r.Since, r.Why = service.Ending, time.Now(), ""
-				}
-			})
+			k.setEnding()
 			cancel()
 		}
 		if asked && now && !hurried {
@@ -196,6 +192,21 @@ func (k *keeper) listen(w *project.Watcher, meant string, cancel func()) {
 			k.set(func(*service.Record) {})
 		}
 	}
+}
+
+// setEnding writes nothing where the record says so already: what is written there is a change that listen looks at.
+func (k *keeper) setEnding() {
+	k.mu.Lock()
+	state := k.record.State
+	k.mu.Unlock()
+	if over(state) || state == service.Ending {
+		return
+	}
+	k.set(func(r *service.Record) {
+		if !over(r.State) {
+			r.State, r.Since, r.Why = service.Ending, time.Now(), ""
+		}
+	})
 }
 
 // set changes the record and writes it. A disk that is full costs the record, which is said once, and not the service.
