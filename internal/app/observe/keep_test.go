@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == Flag {
 		if len(os.Args) > 2 && os.Args[2] == slowMachine {
-			time.Sleep(700 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond)
 			fmt.Println("{}")
 			time.Sleep(time.Minute)
 		}
@@ -63,6 +63,7 @@ func soon(t *testing.T, what string, f func()) {
 
 // TestHangingFiles: a file system that does not answer keeps neither readings nor those who look waiting, nor the end.
 func TestHangingFiles(t *testing.T) {
+	t.Parallel()
 	o := watching(t)
 	full, out, err := os.Pipe()
 	if err != nil {
@@ -129,6 +130,7 @@ func TestStuckReaders(t *testing.T) {
 
 // TestSlowReader: a reader that needs longer for its first reading than one may be silent later comes to it in the end.
 func TestSlowReader(t *testing.T) {
+	t.Parallel()
 	o := watching(t)
 	o.Host.Machine, o.Host.Times.Late = slowMachine, 100*time.Millisecond
 	ctx, end := context.WithCancel(t.Context())

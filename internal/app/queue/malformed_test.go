@@ -16,6 +16,7 @@ import (
 // TestMalformed: names, notes, commands and environments of any bytes are kept as they are, or with the mark of Unicode
 // for what is no text; the journal stays whole.
 func TestMalformed(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 8)) //nolint:gosec // a test
 	word := func(most int) string {
 		var b strings.Builder

@@ -53,6 +53,7 @@ func some(seed uint64, n int, users uint32, shares bool) []Job {
 // TestInvariants: under every policy no device is given twice, nothing starts before it comes, everything ends, and the
 // rooms that the own rule sees are those that pick sees.
 func TestInvariants(t *testing.T) {
+	t.Parallel()
 	for seed, words := range []string{"demo:8xA100-80GB", "demo:8xL4", "demo:4xA100-80GB+4xA100-40GB"} {
 		m := invent(t, words)
 		for _, shares := range []bool{false, true} {

@@ -80,6 +80,7 @@ func halves(jobs []sim.Job) (first, second []sim.Job) {
 
 // TestKnownFigures: other programs got these figures from the same trace by the same rules.
 func TestKnownFigures(t *testing.T) {
+	t.Parallel()
 	jobs := philly(t, gate.Traces(t), sim.Rough)
 	m := machine(t, "demo:16xA100-80GB")
 	for policy, want := range map[string][6]float64{ // mean and median of completion, mean and p99 of wait, slowdown, wait of large jobs
@@ -117,6 +118,7 @@ type bound struct{ completion, large float64 }
 // TestOwnRule: what docs/explanation/scheduling.md says of the rule, on the whole trace and on its halves. The rule was
 // chosen on the second half.
 func TestOwnRule(t *testing.T) {
+	t.Parallel()
 	folder := gate.Traces(t)
 	m := machine(t, "demo:16xA100-80GB")
 	for guess, want := range map[sim.Guess]map[string]bound{
@@ -150,6 +152,7 @@ func TestOwnRule(t *testing.T) {
 // TestNothingKnown: without estimates what the rule does for large jobs is no luck of one order of arrival. In each copy of
 // the trace the arrivals are up to six hours later, and the times differ by up to a tenth.
 func TestNothingKnown(t *testing.T) {
+	t.Parallel()
 	jobs := philly(t, gate.Traces(t), sim.Unsaid)
 	m := machine(t, "demo:16xA100-80GB")
 	first, second := halves(jobs)
@@ -194,6 +197,7 @@ func moved(jobs []sim.Job, seed int64) []sim.Job {
 // TestPacking fills a machine with random tasks of openb until they ask for 130 % of it; what does not fit is dropped.
 // The figures are those of best fit over 2,000 seeds. Each task that can be of the number of devices is drawn.
 func TestPacking(t *testing.T) {
+	t.Parallel()
 	folder := gate.Traces(t)
 	jobs := read(t, folder, "openb_pod_list_default.csv.gz")
 	seeds := gate.Soaked(2000, 200)

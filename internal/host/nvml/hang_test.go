@@ -12,6 +12,7 @@ import (
 const patience = 1500 * time.Millisecond
 
 func TestADeviceThatHangsDoesNotHideTheOthers(t *testing.T) {
+	t.Parallel()
 	const id = "GPU-fa4e0000-0000-4000-8000-000000000001"
 	tests := []struct {
 		function string

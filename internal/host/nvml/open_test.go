@@ -17,6 +17,7 @@ import (
 )
 
 func TestReasonsForNoGPUAreToldApart(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name    string
 		prepare func(t *testing.T, d *fakegpu.Driver)

@@ -26,6 +26,7 @@ func quiet(t *testing.T, sources ...observe.Source) *Site {
 
 // TestSlowSource: a source that takes long keeps neither a page nor the others waiting, and is asked once at a time.
 func TestSlowSource(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int32
 	end := make(chan struct{})
 	s := quiet(t, observe.Source{Name: "findings", Title: "Findings", Read: func(context.Context) (any, error) {
