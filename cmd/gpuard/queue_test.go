@@ -18,6 +18,7 @@ import (
 	"gpuard/internal/app/queue"
 	"gpuard/internal/gate"
 	"gpuard/internal/host/batch"
+	"gpuard/test/apart"
 )
 
 // jobLine is the queue of a user on a machine with fake GPUs.
@@ -29,18 +30,10 @@ type jobLine struct {
 func newJobLine(t *testing.T, n int) *jobLine {
 	l := &jobLine{newRack(t, a100s(n)...), t.TempDir()}
 	t.Cleanup(func() {
-		for range 3 { // the keeper may just start a runner
-			for _, flag := range []string{queue.Flag, queue.RunnerFlag} {
-				for _, pid := range l.processes(flag) {
-					_ = unix.Kill(pid, unix.SIGKILL)
-				}
+		for rest := 2; rest > 0; rest-- { // the keeper may just start a runner, and that one a job
+			if apart.End(apart.SpeakingOf(l.dir())) > 0 {
+				rest = 2
 			}
-			for _, p := range batch.Processes() {
-				if env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID)); strings.Contains(string(env), "GPUARD_JOB_DIR="+l.dir()) {
-					_ = unix.Kill(p.PID, unix.SIGKILL)
-				}
-			}
-			time.Sleep(20 * time.Millisecond)
 		}
 	})
 	return l
@@ -50,9 +43,10 @@ func (l *jobLine) dir() string { return durable(l.state, os.Geteuid(), "queue") 
 
 // processes are those with this first argument that keep this queue.
 func (l *jobLine) processes(flag string) (pids []int) {
+	dir := l.dir()
 	for _, p := range batch.Processes() {
 		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
-		if words := strings.Split(string(text), "\x00"); len(words) > 2 && words[1] == flag && words[2] == l.dir() && !p.Dead() {
+		if words := strings.Split(string(text), "\x00"); len(words) > 2 && words[1] == flag && words[2] == dir && !p.Dead() {
 			pids = append(pids, p.PID)
 		}
 	}

@@ -2,16 +2,18 @@ package apart
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // watcher is the name under which a test program is started again, to end what it leaves.
@@ -75,17 +77,22 @@ func End(all []Process) (killed int) {
 // SpeakingOf are the processes that name a folder, or something in it, in their arguments or in their environment,
 // without this process and those of other. One that is being executed has neither yet, and may.
 func SpeakingOf(folder string, other ...int) (found []Process) {
-	all, _ := filepath.Glob("/proc/[0-9]*")
-	for _, path := range all {
-		pid, err := strconv.Atoi(filepath.Base(path))
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer proc.Close() //nolint:errcheck // read only
+	all, _ := proc.Readdirnames(-1)
+	for _, name := range all {
+		pid, err := strconv.Atoi(name)
 		if err != nil || pid == os.Getpid() || slices.Contains(other, pid) {
 			continue
 		}
-		speaks, silent, line := reads(path, folder)
+		speaks, silent, line := reads("/proc/"+name, folder)
 		p := Process{line: fmt.Sprintf("process %d: %s", pid, line)}
 		if speaks {
 			p.handle, err = os.FindProcess(pid)
-			speaks, _, _ = reads(path, folder) // still, so the handle is of the same process
+			speaks, _, _ = reads("/proc/"+name, folder) // still, so the handle is of the same process
 		}
 		if err == nil && (speaks || silent) {
 			found = append(found, p)
@@ -96,15 +103,32 @@ func SpeakingOf(folder string, other ...int) (found []Process) {
 
 // reads says whether a process names the folder, or has neither arguments nor an environment and is not over.
 func reads(path, folder string) (speaks, silent bool, line string) {
-	words, _ := os.ReadFile(filepath.Join(path, "cmdline"))
+	words := read(path + "/cmdline")
 	line = strings.TrimSpace(string(bytes.ReplaceAll(words, []byte{0}, []byte{' '})))
 	if bytes.Contains(words, []byte(folder)) {
 		return true, false, line
 	}
-	env, _ := os.ReadFile(filepath.Join(path, "environ"))
-	if len(words)+len(env) == 0 {
-		_, over := os.Readlink(filepath.Join(path, "exe"))
-		return false, over == nil, line
+	if len(words) == 0 {
+		if _, over := os.Readlink(path + "/exe"); over != nil { // or it is the kernel's
+			return false, false, line
+		}
 	}
-	return bytes.Contains(env, []byte(folder)), false, line
+	env := read(path + "/environ")
+	return bytes.Contains(env, []byte(folder)), len(words)+len(env) == 0, line
+}
+
+// read reads a file of /proc, of which there are many: os.ReadFile asks the kernel for more than twice as much.
+func read(path string) (data []byte) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd) //nolint:errcheck // read only
+	for part := make([]byte, 8<<10); ; {
+		n, err := unix.Read(fd, part)
+		if err != nil && !errors.Is(err, unix.EINTR) || err == nil && n == 0 {
+			return data
+		}
+		data = append(data, part[:max(n, 0)]...)
+	}
 }
