@@ -61,6 +61,42 @@ func buildView(t testing.TB) string {
 	return folder
 }
 
+// TestViewStarts: no package that gpuard-view is linked with takes its time before main. A version of go-runewidth made a table
+// then, in 20 ms of 30.
+func TestViewStarts(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(buildView(t), "gpuard-view")
+	var spent map[string]float64 // by package, in ms, the least of a few starts
+	for range 5 {
+		cmd := exec.Command(program, "--version")
+		cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		now := map[string]float64{}
+		for _, line := range regexp.MustCompile(`(?m)^init (\S+) @\S+ ms, (\S+) ms clock`).FindAllStringSubmatch(string(out), -1) {
+			took, err := strconv.ParseFloat(line[2], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before, again := spent[line[1]]; again {
+				took = min(took, before)
+			}
+			now[line[1]] = took
+		}
+		spent = now
+	}
+	if len(spent) < 10 {
+		t.Fatalf("%d packages", len(spent))
+	}
+	for name, took := range spent {
+		if took > 5 && !raced {
+			t.Errorf("%s takes %.1f ms", name, took)
+		}
+	}
+}
+
 // website is a gpuard serve that runs.
 type website struct {
 	t    testing.TB
