@@ -141,8 +141,11 @@ func TestBesideStop(t *testing.T) { // not parallel: keys are pressed at moments
 		note(s.until(`totals.*\n`, prompt))
 		note(s.line("echo code $?"))
 
-		// A command that is stopped by another signal, or not at all by Ctrl-Z.
-		s.press("$FRONT sh -c 'kill -STOP $$; echo on again; exit 6'\n")
+		// A command that is stopped by another signal, and again as soon as it is continued, or not at all by Ctrl-Z.
+		s.press("$FRONT sh -c 'kill -STOP $$; kill -STOP $$; echo on again; exit 6'\n")
+		note(s.until(prompt + "$"))
+		note(s.line("echo code $?"))
+		s.press("fg\n")
 		note(s.until(prompt + "$"))
 		note(s.line("echo code $?"))
 		s.press("fg\n")

@@ -231,15 +231,26 @@ func (c *Child) Rest() {
 func (c *Child) wait() {
 	var status unix.WaitStatus
 	var usage unix.Rusage
-	for {
-		_, err := unix.Wait4(c.PID(), &status, unix.WUNTRACED, &usage)
+	for looks := 0; ; {
+		options := unix.WUNTRACED
+		if looks > 0 {
+			options |= unix.WCONTINUED | unix.WNOHANG
+		}
+		pid, err := unix.Wait4(c.PID(), &status, options, &usage)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
-		case err == nil && status.Stopped():
+		case err == nil && pid == 0:
+			looks = c.resume(looks)
+			continue
+		case err == nil && status.Continued():
+			looks = 0
+			continue
+		case err == nil && status.Stopped(): // or stopped again
+			looks = 0
 			if !c.alone.Load() && follows(status.StopSignal()) {
 				stopAs(status.StopSignal())
-				c.resume()
+				looks = 20
 			}
 			continue
 		case err != nil: // another process has reaped it: its exit status is unknown, so it is no success
@@ -250,23 +261,25 @@ func (c *Child) wait() {
 	}
 }
 
+// resume continues a child that stays stopped after this process was continued, and returns how often to look again. A shell
+// continues the whole process group of a job, but the child may have made a group of its own.
+func (c *Child) resume(looks int) int {
+	switch {
+	case !stopped(c.PID()):
+		return 0
+	case looks > 1:
+		time.Sleep(2 * time.Millisecond) // the signal reaches the members of a group one after the other
+		return looks - 1
+	}
+	_ = c.process.Signal(unix.SIGCONT)
+	return 0
+}
+
 func (c *Child) finish(status unix.WaitStatus, usage unix.Rusage) {
 	c.once.Do(func() {
 		c.status, c.usage, c.ran = status, usage, time.Since(c.began)
 		close(c.ended)
 	})
-}
-
-// resume continues a child that stays stopped. A shell continues the whole process group of a job, but the child may
-// have made a group of its own.
-func (c *Child) resume() {
-	for range 20 {
-		if !stopped(c.PID()) {
-			return
-		}
-		time.Sleep(2 * time.Millisecond) // the signal reaches the members of a group one after the other
-	}
-	_ = c.process.Signal(unix.SIGCONT)
 }
 
 // ownPeak is the most memory that this process has had since its exec, in bytes (proc_pid_status(5), VmHWM). ru_maxrss
