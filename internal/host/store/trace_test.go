@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,19 +33,39 @@ type call struct {
 	step  int // counts the entries of calls that touch files, from 1
 }
 
-// files are the calls that change or read what other processes see of a folder. Between two of them nothing changes.
-func touches(nr uint64) bool {
-	switch nr {
-	case unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_PREAD64, unix.SYS_READ, unix.SYS_FTRUNCATE,
+// touching are the calls that change or read what other processes see of a folder. Between two of them nothing changes.
+func touching() []uint64 {
+	return []uint64{
+		unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_WRITE, unix.SYS_PWRITE64, unix.SYS_PREAD64, unix.SYS_READ, unix.SYS_FTRUNCATE,
 		unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCNTL, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_UNLINKAT,
-		unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_CLOSE, unix.SYS_GETDENTS64, unix.SYS_FSTAT, unix.SYS_UTIMENSAT:
-		return true
+		unix.SYS_MKDIRAT, unix.SYS_MKNODAT, unix.SYS_CLOSE, unix.SYS_GETDENTS64, unix.SYS_FSTAT, unix.SYS_UTIMENSAT,
 	}
-	return false
+}
+
+// stopAtCalls lets the kernel stop all threads of this process, for its tracer, at these calls and the last one, and at no other
+// (seccomp(2), SECCOMP_RET_TRACE): the Go runtime makes five times as many.
+func stopAtCalls(calls []uint64) error {
+	calls = append(calls, unix.SYS_EXIT_GROUP)
+	program := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}} // the number, first in struct seccomp_data
+	for i, nr := range calls {
+		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(nr), Jt: uint8(len(calls) - i)}) //nolint:gosec // few
+	}
+	program = append(program, unix.SockFilter{Code: unix.BPF_RET, K: unix.SECCOMP_RET_ALLOW}, unix.SockFilter{Code: unix.BPF_RET, K: unix.SECCOMP_RET_TRACE})
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]} //nolint:gosec // few
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter))); errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // roleTraced PATH WHAT DEVICE: one of the deeds, between two calls of getpgid that nothing else here makes.
 func roleTraced(args []string) error {
+	if err := stopAtCalls(append(touching(), unix.SYS_GETPGID, unix.SYS_FSTATFS)); err != nil {
+		return err
+	}
 	f, err := Open(args[0], nil, 20*time.Second)
 	if err != nil {
 		return err
@@ -162,8 +183,8 @@ func queueAndWithdraw(f *Folder, devices []gpu.UUID) (string, error) {
 	return w.Ticket.ID, w.Withdraw()
 }
 
-// traced plays roleTraced and stops it at each system call. at sees all of them; those within the claim that touch
-// files have a step. Its answer true kills the process there. What the role said is returned.
+// traced plays roleTraced and stops it before and after each call that touches files, and at its last one. at sees all of
+// them; those within the deed have a step. Its answer true kills the process there. What the role said is returned.
 func traced(t *testing.T, path, what string, at func(c call) (kill bool)) string {
 	t.Helper()
 	gate.Need(t, "ptrace")
@@ -232,13 +253,13 @@ func follow(t *testing.T, pid int, at func(c call) bool) {
 		}
 		if !started {
 			started = true
-			if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
+			if err := unix.PtraceSetOptions(pid, unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACESECCOMP|unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_EXITKILL); err != nil {
 				t.Fatal(err)
 			}
 		}
-		deliver := 0
+		deliver, before := 0, ws.StopSignal() == unix.SIGTRAP && ws.TrapCause() == unix.PTRACE_EVENT_SECCOMP
 		switch sig := ws.StopSignal(); {
-		case sig == unix.SIGTRAP|0x80:
+		case before || sig == unix.SIGTRAP|0x80:
 			c, ok := stopped(tid)
 			if !ok {
 				break // it was killed just now
@@ -251,7 +272,7 @@ func follow(t *testing.T, pid int, at func(c call) bool) {
 				if c.nr == unix.SYS_GETPGID {
 					within = !within
 				}
-				if within && touches(c.nr) {
+				if within && slices.Contains(touching(), c.nr) {
 					step++
 					c.step = step
 				}
@@ -265,7 +286,11 @@ func follow(t *testing.T, pid int, at func(c call) bool) {
 			deliver = int(sig)
 		}
 		known[tid] = true
-		_ = unix.PtraceSyscall(tid, deliver) // fails for a thread that was killed
+		if before {
+			_ = unix.PtraceSyscall(tid, deliver) // to the end of the call; fails for a thread that was killed
+		} else {
+			_ = unix.PtraceCont(tid, deliver)
+		}
 	}
 }
 
@@ -274,11 +299,11 @@ func stopped(tid int) (c call, ok bool) {
 	var info [88]byte
 	const get = 0x420e
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, get, uintptr(tid), unsafe.Sizeof(info), uintptr(unsafe.Pointer(&info)), 0, 0)
-	const entry, exit = 1, 2
-	if errno != 0 || info[0] != entry && info[0] != exit {
+	const exit, filtered = 2, 3
+	if errno != 0 || info[0] != filtered && info[0] != exit {
 		return c, false
 	}
-	c = call{tid: tid, entry: info[0] == entry}
+	c = call{tid: tid, entry: info[0] == filtered}
 	if c.entry {
 		c.nr = binary.NativeEndian.Uint64(info[24:])
 		for i := range c.args {
