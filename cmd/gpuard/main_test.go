@@ -161,7 +161,11 @@ func runAndKill(t testing.TB, cmd *exec.Cmd, after time.Duration) result {
 // of their leases. One that stays is an error of the test.
 func quietDir(t testing.TB) string {
 	t.Helper()
-	folder := t.TempDir()
+	return quiet(t, t.TempDir())
+}
+
+func quiet(t testing.TB, folder string) string {
+	t.Helper()
 	t.Cleanup(func() { silent(t, folder) })
 	quietDirs.Store(folder, true)
 	return folder

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -63,6 +64,7 @@ func TestSpacesMounts(t *testing.T) {
 			gate.Need(t, m.gates...)
 			t.Parallel()
 			r := newRack(t, fakegpu.A100(0))
+			r.state = filepath.Join(onRoot(t), "above", "state")
 			program := r.forEverybody()
 			same(t, "makes the folder", r.run("run", "-q", "--", "true").code, 0)
 			in := func(words string) result {
@@ -97,4 +99,21 @@ func TestSpacesMounts(t *testing.T) {
 			same(t, "a CPU job", in("run -q --cpu -- true").code, 0)
 		})
 	}
+}
+
+// onRoot is a folder on the filesystem of /, which has a mount of its own in every namespace: any other may be mounted in one alone.
+func onRoot(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("/var/tmp", "gpuard-test-")
+	if err == nil {
+		err = os.Mkdir(filepath.Join(folder, "above"), 0o755)
+	}
+	if err == nil {
+		err = os.Chmod(folder, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(folder) })
+	return quiet(t, folder)
 }
