@@ -379,7 +379,7 @@ func eachWaitingShell(t *testing.T, observe func(l *lineRig, s *terminal)) {
 
 // TestWaitCost: with many in the queue, a freed device is taken again without delay, and waiting costs nothing.
 func TestWaitCost(t *testing.T) {
-	many, rounds := soaked(1000, 40), soaked(200, 20)
+	many, rounds := soaked(1000, 40), soaked(300, 12) // each round ends a waiter, and there may be three times as many rounds
 	r := newRig(t, "demo:1xL4")
 	var pids []int
 	for range many {

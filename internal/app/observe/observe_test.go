@@ -36,7 +36,6 @@ func TestMessage(t *testing.T) {
 
 // TestDayFile: cut lines are left out, the file is bounded, and only one process has it.
 func TestDayFile(t *testing.T) {
-	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "serve")
 	d, minutes, err := openDay(folder)
 	if err != nil || len(minutes) > 0 {
