@@ -113,11 +113,12 @@ func startDetached(what, flag string, env []string, keep []int, args []string) e
 }
 
 // holderEnv is what the Go runtime needs, where the driver's library and programs are found and where a daemon of MPS
-// would be (TMPDIR), where the line of the lease is written, and nothing private. Without the third of these settings the runtime keeps the files of its
-// cgroup's CPU limit open.
+// would be (TMPDIR), where the line of the lease is written, what the race detector is told (GORACE: where it reports, and not to
+// hold each process for a second at its end), and nothing private. Without the third of these settings the runtime keeps the files
+// of its cgroup's CPU limit open.
 func holderEnv() []string {
 	env := []string{"GOMAXPROCS=1", "GOGC=50", "GODEBUG=containermaxprocs=0"}
-	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "TMPDIR", "HOME", "XDG_STATE_HOME", "GPUARD_STATE"} {
+	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "TMPDIR", "HOME", "XDG_STATE_HOME", "GPUARD_STATE", "GORACE"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}

@@ -458,3 +458,11 @@ func TestWaitCallsInBetween(t *testing.T) {
 		t.Error("a descriptor that is not open looks like a command that has ended")
 	}
 }
+
+// TestHolderTellsOfRaces: what the race detector finds in a holder is written where the caller wants it.
+func TestHolderTellsOfRaces(t *testing.T) {
+	t.Setenv("GORACE", "log_path=/reports")
+	if !slices.Contains(holderEnv(), "GORACE=log_path=/reports") {
+		t.Errorf("a holder has %q", holderEnv())
+	}
+}
