@@ -130,6 +130,7 @@ func TestSweepKilled(t *testing.T) {
 	killing(t, soaked(10_000, 200), func(k *killed, visible, runner int) {
 		if rand.IntN(2) == 0 {
 			_ = unix.Kill(visible, unix.SIGKILL)
+			eventually(k.t, "it is dead", func() bool { return strings.Contains("XZ", state(visible)) }) // else the runner is killed too
 			return
 		}
 		_ = unix.Kill(runner, unix.SIGKILL)
