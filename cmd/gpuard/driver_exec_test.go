@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // descriptors lists what a process has open.
@@ -80,13 +81,21 @@ func TestDriverDescriptors(t *testing.T) {
 		t.Errorf("the command has %v", open)
 	}
 
-	// The holder has nothing but the lease, the command's pidfd and the folder's lock; no end of the caller's pipes.
-	for fd, target := range descriptors(t, holderOf(t, r.state)) {
-		ours := strings.HasPrefix(target, r.state) || strings.HasPrefix(target, "anon_inode:") || target == "/dev/null" ||
-			strings.HasPrefix(target, "/sys/fs/cgroup/") // Go's own, to follow its CPU limit
-		if fd < 3 && target != "/dev/null" || !ours {
-			t.Errorf("descriptor %d of the holder is %s", fd, target)
+	// The holder has nothing but the lease, the command's pidfd and the folder's lock; no end of the caller's pipes. While it
+	// starts it has what it reads just then.
+	holder, strange := holderOf(t, r.state), ""
+	if !polled(10*time.Second, func() bool {
+		strange = ""
+		for fd, target := range descriptors(t, holder) {
+			ours := strings.HasPrefix(target, r.state) || strings.HasPrefix(target, "anon_inode:") || target == "/dev/null" ||
+				strings.HasPrefix(target, "/sys/fs/cgroup/") // Go's own, to follow its CPU limit
+			if fd < 3 && target != "/dev/null" || !ours {
+				strange = fmt.Sprintf("descriptor %d of the holder is %s", fd, target)
+			}
 		}
+		return strange == ""
+	}) {
+		t.Error(strange)
 	}
 }
 

@@ -41,7 +41,7 @@ func TestFileSizeLimit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, "demo:1xL4")
-			here := t.TempDir()
+			here := quietDir(t)
 			if err := os.WriteFile(filepath.Join(here, "gpuard.yaml"), []byte("services: {a: {command: [sleep, '60']}}\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}

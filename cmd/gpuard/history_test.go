@@ -89,7 +89,7 @@ func TestHistoryChart(t *testing.T) {
 func TestServeHistory(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(1)...)
-	r.env = append(r.env, "TIMES=10", "XDG_STATE_HOME="+t.TempDir())
+	r.env = append(r.env, "TIMES=10", "XDG_STATE_HOME="+quietDir(t))
 	p := r.serve()
 	job := r.cmd("run", "-q", "--name", "train@night", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60")
 	lease := begin(t, job)

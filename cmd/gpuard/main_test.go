@@ -106,8 +106,10 @@ type result struct {
 // of the caller.
 func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
-	if len(args) > 0 && slices.Contains([]string{"submit", "sweep", "up"}, args[0]) && state != "" && !inQuietDir(state) {
-		t.Fatalf("what %s leaves in the background may still write in %s when the test is over: take stateFolder(t)", args[0], state)
+	for _, folder := range append(homes(env), state) {
+		if slices.ContainsFunc(args, func(a string) bool { return slices.Contains([]string{"submit", "sweep", "up"}, a) }) && strings.HasPrefix(folder, os.TempDir()) && !inQuietDir(folder) {
+			t.Fatalf("what %q leaves in the background may still write in %s when the test is over: take stateFolder(t) or quietDir(t)", args, folder)
+		}
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -125,6 +127,16 @@ func program(t testing.TB, state string, env []string, args ...string) *exec.Cmd
 	}
 	cmd.Env = append(append(cmd.Env, raceOptions(), "COLUMNS=120", "LC_ALL=C.UTF-8", "HISTFILE=", "XDG_CONFIG_HOME=/dev/null", "XDG_STATE_HOME="+state+".home", "GPUARD_STATE="+state), env...)
 	return cmd
+}
+
+// homes are the folders of env in which gpuard keeps what has to last.
+func homes(env []string) (list []string) {
+	for _, pair := range env {
+		if name, folder, _ := strings.Cut(pair, "="); name == "XDG_STATE_HOME" || name == "HOME" {
+			list = append(list, folder)
+		}
+	}
+	return list
 }
 
 // raceOptions keep what the caller wants of the race detector, which would hold each of the many processes for a second

@@ -63,7 +63,7 @@ func TestPipeWithoutEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			here := t.TempDir()
+			here := quietDir(t)
 			if err := os.MkdirAll(filepath.Dir(filepath.Join(here, c.pipe)), 0o700); err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestPipeOfAShell(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			here := t.TempDir()
+			here := quietDir(t)
 			cmd := program(t, stateFolder(t), []string{"HOME=" + here})
 			self := cmd.Path
 			cmd.Path, cmd.Args, cmd.Dir = "/bin/sh", []string{"sh", "-c", `gpuard() { "$GPUARD" "$@"; }; ` + script}, here

@@ -21,7 +21,7 @@ type grounds struct {
 
 func newGrounds(t *testing.T) *grounds {
 	t.Helper()
-	g := &grounds{t: t, top: t.TempDir(), state: stateFolder(t)}
+	g := &grounds{t: t, top: quietDir(t), state: stateFolder(t)}
 	for dir, mode := range map[string]fs.FileMode{g.top: 0o755, filepath.Dir(g.top): 0o755, filepath.Dir(g.state): 0o755} {
 		if err := os.Chmod(dir, mode); err != nil { // else other users could not enter
 			t.Fatal(err)

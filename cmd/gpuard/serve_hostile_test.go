@@ -105,7 +105,7 @@ func TestServeSlow(t *testing.T) {
 func TestServeLong(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
-	state := t.TempDir()
+	state := quietDir(t)
 	r.env = append(r.env, "TIMES=100", "XDG_STATE_HOME="+state)
 	p := r.serve()
 	memory := func() int {

@@ -31,7 +31,7 @@ func (p *website) memory() int {
 func TestServeUnread(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(8)...)
-	state := t.TempDir()
+	state := quietDir(t)
 	r.env = append(r.env, "XDG_STATE_HOME="+state)
 	folder := atHome(state, "serve")
 	if err := os.MkdirAll(folder, 0o700); err != nil {

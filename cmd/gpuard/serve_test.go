@@ -275,7 +275,7 @@ func TestServeGuards(t *testing.T) {
 func TestServeKilled(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
-	r.env = append(r.env, "TIMES=100", "XDG_STATE_HOME="+t.TempDir())
+	r.env = append(r.env, "TIMES=100", "XDG_STATE_HOME="+quietDir(t))
 	lease := begin(t, r.cmd("run", "-q", "--device", "1", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 3600"))
 	same(t, "submit", run(t, r.cmd("submit", "-q", "--hold", "--cpu", "--", "true")).code, 0)
 	waiter := r.cmd("run", "-q", "--device", "1", "--", "true")
@@ -510,7 +510,7 @@ func TestServeScript(t *testing.T) {
 func TestServeUse(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
-	r.env = append(r.env, "TIMES=10", "XDG_STATE_HOME="+t.TempDir())
+	r.env = append(r.env, "TIMES=10", "XDG_STATE_HOME="+quietDir(t))
 	r.Set(1, "utilization", "40")
 	p := r.serve()
 	job := r.cmd("run", "-q", "--device", "1", "--name", "train", "--", "sh", "-c", "echo $GPUARD_LEASE; exec sleep 60")

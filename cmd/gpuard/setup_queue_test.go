@@ -10,7 +10,7 @@ import (
 // TestSetupQueue: the unit is one for systemd, it is taken away again, and lingering is said where it is not on.
 func TestSetupQueue(t *testing.T) {
 	t.Parallel()
-	home := t.TempDir()
+	home := quietDir(t)
 	state := stateFolder(t)
 	gpuard := func(args ...string) result {
 		return run(t, program(t, state, []string{"HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), "XDG_STATE_HOME=" + filepath.Join(home, "state")}, args...))

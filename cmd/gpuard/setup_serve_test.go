@@ -15,7 +15,7 @@ import (
 // TestSetupServe: the units are some for systemd, for a user and for the machine, and are taken away again.
 func TestSetupServe(t *testing.T) {
 	t.Parallel()
-	home, root, state := t.TempDir(), t.TempDir(), stateFolder(t)
+	home, root, state := quietDir(t), t.TempDir(), stateFolder(t)
 	gpuard := func(args ...string) result {
 		cmd := program(t, state, []string{"SITE=" + root, "HOME=" + home, "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), "XDG_STATE_HOME=" + filepath.Join(home, "state")}, args...)
 		cmd.Args[0] = "hasty" // whose root is SITE

@@ -35,8 +35,8 @@ func bothWays(t *testing.T, observe func(f *front) []string) {
 // bothWaysAs is bothWays with these words in front of the command.
 func bothWaysAs(t *testing.T, words []string, observe func(f *front) []string) {
 	t.Helper()
-	plain := observe(&front{TB: t, state: stateFolder(t), dir: t.TempDir()})
-	f := &front{TB: t, words: words, state: stateFolder(t), dir: t.TempDir()}
+	plain := observe(&front{TB: t, state: stateFolder(t), dir: quietDir(t)})
+	f := &front{TB: t, words: words, state: stateFolder(t), dir: quietDir(t)}
 	leased := observe(f)
 	for i := range max(len(plain), len(leased)) {
 		without, with := "nothing", "nothing"

@@ -56,16 +56,17 @@ func Keep(args []string, touch, most time.Duration) error {
 		expired <- expire(w.Process(), lease, slices.Concat(args, []string{"0"})[4], most*2/3, over)
 	}()
 	err = w.Wait(touch, func() { folder.Touch(lease) })
+	last := lease // what measures and what ends in time still read the first
 	if err == nil && len(args) == 6 {
-		lease = contained(folder, lease, args[5], touch)
+		last = contained(folder, lease, args[5], touch)
 	}
 	if close(over); err != nil {
 		return err
 	}
-	if !<-expired && keepForNextStart(w, folder, lease, afterlife(args), most) {
+	if !<-expired && keepForNextStart(w, folder, last, afterlife(args), most) {
 		return w.Drop()
 	}
-	defer folder.Ending(lease)()
+	defer folder.Ending(last)()
 	// First the lock, so that the next claim finds it free without this process.
 	if err := w.Drop(); err != nil {
 		return err
@@ -73,12 +74,12 @@ func Keep(args []string, touch, most time.Duration) error {
 	if len(args) != 6 { // else the watched process is the engine's client
 		noteOutcome(folder, w)
 	}
-	gone, err := folder.End(lease, lease.Boot)
+	gone, err := folder.End(last, last.Boot)
 	if err != nil || gone {
 		return err
 	}
 	// A supervising gpuard releases the lease itself, or starts the command again with it.
-	return registry.NoteHolders(proc.New("/proc"), folder, lease, os.Getppid())
+	return registry.NoteHolders(proc.New("/proc"), folder, last, os.Getppid())
 }
 
 // noteOutcome adds how the command ended to what is written of its lease.
