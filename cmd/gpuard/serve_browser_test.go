@@ -122,7 +122,7 @@ func TestServeBrowser(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
 	file := filepath.Join(t.TempDir(), "token")
-	home := t.TempDir()
+	home := quietDir(t)
 	r.env = append(r.env, "TIMES=10", "HOME="+home, "XDG_STATE_HOME="+home) // a minute is 6 s, so that there is a last day
 	project := filepath.Join(t.TempDir(), "gpuard.yaml")
 	if err := os.WriteFile(project, []byte("name: shop\nservices:\n  web:\n    command: sleep 60\n    cpu: true\n"), 0o644); err != nil {
