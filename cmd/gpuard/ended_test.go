@@ -15,6 +15,7 @@ import (
 
 	"gpuard/internal/core/trend"
 	"gpuard/internal/gate"
+	"gpuard/test/apart"
 )
 
 // leaser is a user of an invented machine whose leases leave lines.
@@ -255,8 +256,7 @@ func TestEndedFull(t *testing.T) {
 		_ = f.Close()
 	}
 	same(t, "run", l.run("run", "-q", "--", "sh", "-c", "exit 7").code, 7)
-	eventually(t, "the lease is over", func() bool { return len(l.leases()) == 0 })
-	time.Sleep(50 * time.Millisecond)
+	eventually(t, "the lease is over, and its holder too, which writes last", func() bool { return len(l.leases()) == 0 && len(apart.SpeakingOf(l.state)) == 0 })
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}
