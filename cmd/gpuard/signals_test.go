@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -104,26 +105,28 @@ func (f *front) ending(args ...string) string {
 // TestTimeout: timeout(1) ends the command, not something in front of it.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	for _, words := range []string{"timeout 4", "timeout --foreground 4", "timeout -s KILL 4", "timeout -s INT -k 20 4"} {
-		t.Run(words, func(t *testing.T) {
-			t.Parallel()
-			bothWays(t, func(f *front) []string { // the time is enough for a busy machine to start the command
-				mark := filepath.Join(f.dir, "mark")
-				command := f.with("sh", "-c", `echo $$ >"$0"; exec sleep 60`, mark)
-				words := strings.Fields(words)
-				if !f.leasing() {
-					words[len(words)-1] = "2" // sh needs less
+	bothWays(t, func(f *front) []string {
+		after := "4" // enough for a busy machine to start the command
+		if !f.leasing() {
+			after = "2" // sh needs less
+		}
+		fronts := []string{"timeout", "timeout --foreground", "timeout -s KILL", "timeout -s INT -k 20"}
+		seen := make([]string, len(fronts))
+		var ends sync.WaitGroup
+		for i, words := range fronts {
+			cmd := f.cmd(append(append(strings.Fields(words), after), f.with("sh", "-c", `echo $$; exec sleep 60`)...)...)
+			ends.Go(func() {
+				out, _ := cmd.Output() // how it ended is what is asked
+				if pid := strings.TrimSpace(string(out)); pid == "" || !polled(time.Minute, func() bool { return gone(pid) }) {
+					f.Errorf("%s: process %q lives", words, pid)
 				}
-				end := f.ending(append(words, command...)...)
-				pid, err := os.ReadFile(mark)
-				if err != nil {
-					f.Fatal(err)
-				}
-				eventually(f, "nothing is left", func() bool { return gone(strings.TrimSpace(string(pid))) && f.leases() == 0 })
-				return []string{end}
+				seen[i] = fmt.Sprint(words, ": ", cmd.ProcessState)
 			})
-		})
-	}
+		}
+		ends.Wait()
+		eventually(f, "no lease is left", func() bool { return f.leases() == 0 })
+		return seen
+	})
 }
 
 // gone reports whether a process has ended; its new parent may reap it later.

@@ -35,6 +35,7 @@ func see(t *testing.T, d *Driver, env ...string) string {
 }
 
 func TestCUDAAnswersFromTheTableAlone(t *testing.T) {
+	t.Parallel()
 	first, second := A100(0), A100(1).MIG("1g.10gb")
 	d := New(t, first, second)
 	whole := Seen{UUID: first["uuid"], PCI: first["pci"]}
@@ -88,6 +89,7 @@ func TestCUDAExportsOnlyTheDriverAPI(t *testing.T) {
 }
 
 func TestCUDABeforeInit(t *testing.T) {
+	t.Parallel()
 	gate.Need(t, "python3")
 	d := New(t, A100(0))
 	program := `

@@ -34,6 +34,7 @@ func symbols(t *testing.T, library string) []string {
 }
 
 func TestLibraryExportsOnlyWhatTheHeaderDeclares(t *testing.T) {
+	t.Parallel()
 	paths := Build(t)
 	header, err := os.ReadFile(filepath.Join(Header(t), "nvml.h"))
 	if err != nil {
@@ -51,6 +52,7 @@ func TestLibraryExportsOnlyWhatTheHeaderDeclares(t *testing.T) {
 }
 
 func TestWithoutHidesSymbols(t *testing.T) {
+	t.Parallel()
 	d := New(t, A100(0))
 	if !slices.Contains(symbols(t, d.Library()), "nvmlDeviceGetMemoryInfo_v2") {
 		t.Fatal("nvmlDeviceGetMemoryInfo_v2 is missing from the full library")
@@ -82,6 +84,7 @@ func TestBuildIsShared(t *testing.T) {
 }
 
 func TestTwoBuildersAtOnce(t *testing.T) {
+	t.Parallel()
 	paths := Build(t)
 	dir := filepath.Join(t.TempDir(), "same")
 	done := make(chan bool)

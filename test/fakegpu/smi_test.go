@@ -170,6 +170,7 @@ func TestFailingCall(t *testing.T) {
 }
 
 func TestHangingCall(t *testing.T) {
+	t.Parallel()
 	d := New(t, A100(0), A100(1))
 	d.Hang("nvmlDeviceGetUtilizationRates", 1)
 	if out, _ := smi(t, d, "--query-gpu=utilization.gpu", "--format=csv,noheader", "-i", "0"); out != "0 %\n" {
@@ -201,6 +202,7 @@ func TestHangingCall(t *testing.T) {
 }
 
 func TestDelay(t *testing.T) {
+	t.Parallel()
 	d := New(t, A100(0))
 	d.Delay("nvmlInit_v2", Any, 120)
 	start := time.Now()

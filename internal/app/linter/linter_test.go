@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,12 @@ import (
 	"gpuard/internal/core/visible"
 	"gpuard/internal/gate"
 )
+
+// TestMain: what these tests make is small and soon over, and to collect it took a third of their time.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(800)
+	os.Exit(m.Run())
+}
 
 // example is a file of a rule or of a corpus, and what is found in it.
 type example struct {

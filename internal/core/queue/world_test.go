@@ -5,6 +5,8 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +15,12 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
 )
+
+// TestMain: what these tests make is small and soon over, and to collect it took a third of their time.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(800)
+	os.Exit(m.Run())
+}
 
 // world is a machine with users, jobs and foreign processes, in memory. Time advances from event to event; after each
 // one, tickets start until none is next.

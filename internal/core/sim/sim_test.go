@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"testing"
 	"time"
@@ -16,6 +18,12 @@ import (
 	"gpuard/internal/core/pick"
 	"gpuard/internal/gate"
 )
+
+// TestMain: what these tests make is small and soon over, and to collect it took a third of their time.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(800)
+	os.Exit(m.Run())
+}
 
 func invent(t testing.TB, words string) gpu.Machine {
 	t.Helper()
