@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"runtime"
 	"slices"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -75,7 +76,9 @@ func Die(sig os.Signal) {
 		swap(n, &action{}, nil)
 		_ = unix.Kill(os.Getpid(), n)
 	}
-	select {}
+	for { // another thread may take the signal, in a moment; that this one waits without an end would be a deadlock to Go
+		time.Sleep(time.Hour)
+	}
 }
 
 // Named returns the signal with a name such as "SIGTERM".

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/host/interrupt"
 )
 
 // Command is what a child runs.
@@ -215,9 +217,7 @@ func (c *Child) Exit() {
 // dieOf ends this process by a signal.
 func dieOf(sig unix.Signal) {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // one core file is enough
-	setDefault(sig)
-	_ = unix.Kill(os.Getpid(), sig)
-	<-make(chan struct{}) // the signal may be on its way
+	interrupt.Die(sig)
 }
 
 // Rest waits for the child's end and gives this process its usual signals back: between two children it ends by them.
