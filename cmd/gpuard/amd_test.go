@@ -95,6 +95,7 @@ func (r *rack) amd(root string, args ...string) *exec.Cmd {
 
 // TestVerifyAMD: KFD's list is the witness, and it tells the right GPU from a wrong one.
 func TestVerifyAMD(t *testing.T) {
+	t.Parallel()
 	r := newRack(t)
 	for _, test := range []struct{ visible, verdict string }{{"2", "proven"}, {"0", "wrong device"}} {
 		root := amdRoot(t, "mi300x")

@@ -209,6 +209,7 @@ func (r *rig) start(command string) *exec.Cmd {
 
 // TestFreedAfterKill: after kill -9 of the command its device can be claimed within 50 ms.
 func TestFreedAfterKill(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, "demo:1xL4")
 	within50(t, func() time.Duration {
 		cmd := r.start("exec sleep 60")
@@ -264,6 +265,7 @@ func within50(t *testing.T, end func() time.Duration) {
 
 // TestHolderKilled: kill -9 of the holder frees nothing and breaks nothing.
 func TestHolderKilled(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, "demo:1xL4")
 	cmd := r.start(`while ! test -e "$DEVICES/go"; do sleep 0.1; done; exit 3`)
 	if err := unix.Kill(holderOf(t, r.folder()), unix.SIGKILL); err != nil {
@@ -288,6 +290,7 @@ func TestHolderKilled(t *testing.T) {
 // TestHolderOutlasts: a command that takes its time to end keeps its lease, whatever systemd sends to all of its
 // service's processes, and although it has closed the descriptor.
 func TestHolderOutlasts(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, "demo:1xL4")
 	cmd := r.start(`exec bash -c 'for fd in /proc/$$/fd/*; do fd=${fd##*/}; test "$fd" -lt 200 || eval "exec $fd>&-"; done; until test -e "$DEVICES/go"; do sleep 0.1; done'`)
 	holder := holderOf(t, r.folder())

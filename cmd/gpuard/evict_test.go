@@ -47,6 +47,7 @@ func (a evictAnswer) pids() []int {
 
 // TestEvict: what has no lease is listed and can be ended; what has one is neither.
 func TestEvict(t *testing.T) {
+	t.Parallel()
 	r := newRack(t, a100s(3)...)
 	left := r.occupyGPU(1, "3G", "C")
 	r.Set(2, "memory_used", "2G")
@@ -72,6 +73,7 @@ func TestEvict(t *testing.T) {
 
 // TestEvictStubborn: what ignores the request stays and makes the answer no; --force ends it.
 func TestEvictStubborn(t *testing.T) {
+	t.Parallel()
 	r := newRack(t, a100s(1)...)
 	cmd := exec.Command("sh", "-c", `trap "" TERM; exec "$0" --gpu 0 --mem 1G`, r.Job) //nolint:gosec // ours
 	cmd.Env = append(os.Environ(), r.Env()...)
@@ -88,6 +90,7 @@ func TestEvictStubborn(t *testing.T) {
 
 // TestEvictSleeping: --idle names a sleeping notebook with its lease, and not one at work.
 func TestEvictSleeping(t *testing.T) {
+	t.Parallel()
 	r := newRack(t, a100s(2)...)
 	notebook, training := r.cmd("run", "-q", "--", r.Job, "--gpu", "0", "--mem", "4G"), r.cmd("run", "-q", "--", "sh", "-c",
 		`echo "1G C" > "$FAKEGPU_DIR/gpus/1/procs.d/$$"; echo ready; while :; do :; done`)

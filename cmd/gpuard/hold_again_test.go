@@ -154,6 +154,7 @@ func (r *rig) shell(script string) result {
 
 // TestUndelivered: an answer that cannot be written leases nothing, for a full disk as for a closed pipe.
 func TestUndelivered(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, "demo")
 	r.freed()
 	for _, script := range []string{

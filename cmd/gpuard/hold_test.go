@@ -52,6 +52,7 @@ func sleeper(t *testing.T) *exec.Cmd {
 }
 
 func TestHold(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, "demo:1xL4")
 	within50(t, func() time.Duration {
 		cmd := sleeper(t)
@@ -147,6 +148,7 @@ func TestHoldForSomebodyElse(t *testing.T) {
 // TestShellLease: the shell that evaluates the variables has the lease until it ends, and its prompt returns without
 // delay.
 func TestShellLease(t *testing.T) {
+	t.Parallel()
 	for _, shell := range []struct{ name, script string }{
 		{"sh", `eval "$(gpuard env --lease)"`},
 		{"bash", `eval "$(gpuard env --lease)"`},

@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -31,10 +28,7 @@ import (
 func TestMain(m *testing.M) {
 	apart.Watch()
 	gate.Driver = hardware.Works
-	// Most tests wait most of the time, except beside the race detector. -parallel of the command line is read later, and wins.
-	if err := flag.Set("test.parallel", fmt.Sprint(max(map[bool]int{true: 8, false: 12}[raced], runtime.GOMAXPROCS(0)))); err != nil {
-		panic(err)
-	}
+	apart.Together(map[bool]int{true: 8, false: 12}[raced])
 	if len(os.Args) > 1 && os.Args[1] == "__rank" { // torchrun starts the file of this program, under its own name
 		main()
 	}

@@ -8,12 +8,15 @@ package apart
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -241,5 +244,20 @@ func Await(folder string, patience time.Duration, other ...int) []Process {
 			return left
 		}
 		time.Sleep(max(5*time.Millisecond, 8*time.Since(began)))
+	}
+}
+
+// Together lets so many tests run at the same time, for packages whose tests mostly wait. -parallel of the command line is
+// read later, and wins.
+func Together(most int) {
+	if err := flag.Set("test.parallel", strconv.Itoa(max(most, runtime.GOMAXPROCS(0)))); err != nil {
+		panic(err)
+	}
+}
+
+// InMemory lets t.TempDir make its folders where Temporary says, for packages whose tests make many small files.
+func InMemory() {
+	if err := os.Setenv("TMPDIR", Temporary()); err != nil {
+		panic(err)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/trend"
 	"gpuard/internal/host/proc"
+	"gpuard/test/apart"
 )
 
 // TestMain lets this program be started as a reader, which prints nothing and ends, or prints its only reading late.
@@ -33,6 +34,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	apart.Together(8)
 	os.Exit(m.Run())
 }
 

@@ -7,7 +7,14 @@ import (
 	"testing"
 
 	record "gpuard/internal/core/runs"
+	"gpuard/test/apart"
 )
+
+func TestMain(m *testing.M) {
+	apart.InMemory()
+	apart.Together(8)
+	os.Exit(m.Run())
+}
 
 // TestDamagedJournal: a line of the journal that is no record is named where a job is handed in and where jobs are shown;
 // that job gets the next number, and may start. A job whose line is damaged is shown, too, and keeps its number.

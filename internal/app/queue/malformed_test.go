@@ -2,7 +2,6 @@ package queue
 
 import (
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -32,12 +31,7 @@ func TestMalformed(t *testing.T) {
 		}
 		return b.String()
 	}
-	folder := t.TempDir()
-	if memory, err := os.MkdirTemp("/dev/shm", "gpuard-test-"); err == nil { // 20 s on a disk, 2 s in memory
-		t.Cleanup(func() { _ = os.RemoveAll(memory) })
-		folder = memory
-	}
-	q := open(t, filepath.Join(folder, "state"))
+	q := open(t, filepath.Join(t.TempDir(), "state"))
 	const jobs = 10_000
 	var names []string
 	var envs []visible.Env

@@ -8,7 +8,13 @@ import (
 
 	"gpuard/internal/core/edit"
 	"gpuard/internal/host/manifest"
+	"gpuard/test/apart"
 )
+
+func TestMain(m *testing.M) {
+	apart.InMemory()
+	os.Exit(m.Run())
+}
 
 // TestTakenBack: if a file changes at the moment in which it is to be written, the files written before it are
 // restored, and so is the record.

@@ -3,6 +3,7 @@ package amdgpu
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,7 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/test/apart"
 )
+
+func TestMain(m *testing.M) {
+	apart.InMemory()
+	apart.Together(8)
+	os.Exit(m.Run())
+}
 
 // block makes a read of the file hang, as a broken GPU does, until the test or the returned function ends it.
 func block(t *testing.T, root, name string) (release func()) {
@@ -88,8 +96,13 @@ func TestAHangOutsideTheDevices(t *testing.T) {
 	same(t, "problems", lines(m.Problems, itself), "\nAMD GPUs: cannot list the processes: no answer within 1s")
 	same(t, "the device", load(m.Devices[2]), "used 283 MiB busy 0 at 31 of 100 margin 69, 138 of 750 W, 132 and 900 MHz")
 
+}
+
+func TestAHangInTheListOfDevices(t *testing.T) {
+	t.Parallel()
+	root := tree(t, "mi300x")
 	block(t, root, "sys/class/kfd/kfd/topology/nodes/2/properties")
-	_, err = New(root, Deadline(time.Second)).Read(t.Context(), gpu.Everything)
+	_, err := New(root, Deadline(time.Second)).Read(t.Context(), gpu.Everything)
 	var why *gpu.Unavailable
 	if !errors.As(err, &why) || why.Cause != gpu.NoAnswer {
 		t.Errorf("the list of devices hangs: %v", err)

@@ -16,7 +16,13 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/host/sys"
+	"gpuard/test/apart"
 )
+
+func TestMain(m *testing.M) {
+	apart.InMemory()
+	os.Exit(m.Run())
+}
 
 const boot = "11111111-2222-3333-4444-555555555555"
 

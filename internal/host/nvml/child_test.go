@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/test/apart"
 	"gpuard/test/fakegpu"
 )
 
@@ -44,9 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if err := flag.Set("test.parallel", "8"); err != nil { // most of them wait; -parallel of the command line is read later, and wins
-		panic(err)
-	}
+	apart.Together(24)
 	os.Exit(m.Run())
 }
 

@@ -10,8 +10,14 @@ import (
 	"testing"
 
 	"gpuard/internal/core/visible"
+	"gpuard/test/apart"
 	"gpuard/test/executable"
 )
+
+func TestMain(m *testing.M) {
+	apart.InMemory()
+	os.Exit(m.Run())
+}
 
 // plant makes a tree: a name that ends in "/" is a folder, "a -> b" a link, everything else a file; programs have mode
 // 755.
