@@ -347,6 +347,11 @@ func (q *request) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job.
 		}
 	}
 	in, notes := q.context(held, now)
+	for _, n := range notes {
+		if n.Widens() {
+			return job.Plan{}, &job.Refusal{Never: true, Summary: "cannot choose a GPU: " + n.Text, Reasons: []job.Reason{}, Remedy: "unset CUDA_VISIBLE_DEVICES, or correct it"}
+		}
+	}
 	in.Last = last
 	if q.queue != nil {
 		in.Kept, in.Waiting = q.queue.kept, len(q.queue.asked.Tickets) > 1

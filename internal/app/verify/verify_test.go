@@ -65,7 +65,8 @@ func TestPromiseDoubt(t *testing.T) {
 		{"demo:2xA100-80GB+1xL4", []string{"CUDA_VISIBLE_DEVICES=1", "CUDA_DEVICE_ORDER=PCI_BUS_ID"}, ""},
 		{"demo:2xA100-80GB", []string{"CUDA_VISIBLE_DEVICES=1"}, ""},
 		{"demo:2xA100-80GB", []string{"CUDA_VISIBLE_DEVICES=0,1,1"}, ""},
-		{"demo:2xA100-80GB", []string{"CUDA_VISIBLE_DEVICES=0x1"}, "hexadecimal"},
+		{"demo:2xA100-80GB", []string{"CUDA_VISIBLE_DEVICES=0x1"}, ""},
+		{"demo:2xA100-80GB", []string{"CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES=1"}, "the first is read"},
 	} {
 		host := written(t, hosts.Invented(t, c.kinds), hosts.Process(nil, c.env...))
 		w := &watch{host: host, env: c.env, facts: verify.Facts{PID: 42}}

@@ -15,7 +15,7 @@ func orderRule() Rule {
 	r := Rule{
 		Page: check.Page{
 			Code: "device-order-word", Title: "An order of devices that CUDA does not know",
-			Text: "`CUDA_DEVICE_ORDER` takes two words: `FASTEST_FIRST`, which is what counts without it, and `PCI_BUS_ID`, the order of nvidia-smi. With another word the numbers are not those that were meant.",
+			Text: "`CUDA_DEVICE_ORDER` takes two words: `FASTEST_FIRST`, which is what counts without it, and `PCI_BUS_ID`, the order of nvidia-smi. With another word, also an empty one, CUDA does not start: the program sees no GPU.",
 			From: []string{cudaGuide},
 		},
 		Severity: check.Error,

@@ -44,6 +44,11 @@ const (
 	codeContainerOrder = "container-order"
 	codeRenumbered     = "container-renumbered"
 	codeTorch          = "pytorch-differs"
+	codeTooLong        = "value-too-long"
+	codeShowsAll       = "shows-all-gpus"
+	codeWholeGPU       = "mig-reads-whole-gpu"
+	codeWrapped        = "number-cut"
+	codeOlderDriver    = "older-driver-differs"
 )
 
 // Codes of notes that callers add: this package reads neither machines nor command lines.
@@ -63,9 +68,12 @@ const (
 // Doubtful reports whether the note makes the reading a guess: this machine's driver may read the variable differently.
 func (n Note) Doubtful() bool {
 	return slices.Contains([]string{
-		codeUndocumented, codeFastest, codeOrder, codeFirstSlice, codeOneSlice, codeMPS, codeProblem, codeTwice, codeAmbiguous, codeSlurmList,
+		codeUndocumented, codeFastest, codeFirstSlice, codeOneSlice, codeMPS, codeProblem, codeTwice, codeAmbiguous, codeSlurmList, codeOlderDriver,
 	}, n.Code)
 }
+
+// Widens reports whether the value shows more devices than it names: other people's, too.
+func (n Note) Widens() bool { return n.Code == codeTooLong || n.Code == codeShowsAll }
 
 // Codes lists every note code with its meaning, in a fixed order.
 func Codes() []Note {
@@ -86,7 +94,7 @@ func Codes() []Note {
 		{codeOneSlice, "a program sees one MIG device, the rest of the list is not seen"},
 		{codeNoSlice, "a GPU in MIG mode without MIG devices cannot be used"},
 		{codeFastest, "the order of different GPU models without CUDA_DEVICE_ORDER=PCI_BUS_ID is a guess"},
-		{codeOrder, "the value of CUDA_DEVICE_ORDER is not known"},
+		{codeOrder, "the value of CUDA_DEVICE_ORDER keeps CUDA from starting"},
 		{codeProblem, "a visible device cannot be used or read at present"},
 		{codeLimit, "entries beyond the number of devices are not read"},
 		{codeFiltered, "a second variable counts within the list of the first"},
@@ -108,6 +116,11 @@ func Codes() []Note {
 		{codeContainerFails, "the value keeps the container from starting"},
 		{codeContainerOrder, "the order of a container's list changes nothing"},
 		{codeRenumbered, "inside a container, GPUs have other numbers than outside"},
+		{codeTooLong, "the value is so long that the driver takes it for unset"},
+		{codeShowsAll, "an identifier that names no MIG device makes every GPU visible"},
+		{codeWholeGPU, "what looks like a MIG device is read as a whole GPU"},
+		{codeWrapped, "a number that does not fit 32 bits is cut and means another GPU"},
+		{codeOlderDriver, "the driver's version is not known, and drivers before 550 differ"},
 		{codeTorch, "PyTorch's own reading of the variables differs from that of the runtime below it"},
 		{CodeUnavailable, "no device can be read on this machine, with the reason"},
 		{CodeUnknownVariable, "a variable on the command line chooses no devices for any runtime known here"},

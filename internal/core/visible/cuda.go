@@ -11,14 +11,41 @@ import (
 
 const cudaVariable = "CUDA_VISIBLE_DEVICES"
 
+// tooLong is the size in bytes from which the driver takes CUDA_DEVICE_ORDER for unset.
+const tooLong = 1024
+
 // CUDA returns what a program that uses the CUDA driver sees: the NVIDIA devices that CUDA_VISIBLE_DEVICES lists,
-// numbered in the order of the list, or all of them in CUDA's own order.
+// numbered in the order of the list, or all of them in CUDA's own order. Where the machine's driver is not known, it is
+// read as since 550, with a note if older drivers show something else.
 //
-// Sources: "CUDA environment variables" in NVIDIA's CUDA Programming Guide; NVIDIA's MIG User Guide; the cases in
-// pytorch/pytorch test/test_cuda_nvml_based_avail.py, written to match driver 525. Where these say nothing the
-// choice of pytorch/pytorch torch/cuda/__init__.py is followed and a note with code "undocumented" says so.
+// Sources: "CUDA environment variables" in NVIDIA's CUDA Programming Guide; NVIDIA's MIG User Guide; and what libcuda
+// 470.256, 525.147, 535.261, 550.163 and 555.58 were observed to do (testdata, docs/explanation/what-your-program-sees.md).
 func CUDA(env Env, m gpu.Machine) View {
-	list := readCUDA(env, m)
+	rules, known := driverRules(m.Driver)
+	v := cudaView(env, m, rules)
+	if known {
+		return v
+	}
+	if older := cudaView(env, m, before550); !slices.Equal(older.Visible, v.Visible) {
+		value, _ := env.Lookup(cudaVariable)
+		v.Notes = append(v.Notes, variable{cudaVariable, value}.note(codeOlderDriver, "drivers before 550 show %s here, and which driver this machine has is not known", older.named()))
+	}
+	return v
+}
+
+// named names what is visible, in a few words.
+func (v View) named() string {
+	switch len(v.Visible) {
+	case 0:
+		return "no GPU"
+	case 1:
+		return string(v.Visible[0].UUID)
+	}
+	return fmt.Sprintf("%d GPUs", len(v.Visible))
+}
+
+func cudaView(env Env, m gpu.Machine, rules cudaRules) View {
+	list := readCUDAAs(env, m, rules)
 	chosen, notes := oneSlice(list)
 	notes = append(append(list.notes, mps(env, list)...), notes...)
 	for _, c := range chosen {
@@ -29,24 +56,65 @@ func CUDA(env Env, m gpu.Machine) View {
 	return view("cuda", chosen, notes)
 }
 
+// cudaRules are which of NVIDIA's two ways to read a list a driver follows. They differ in what begins with MIG-, and in how long a value may be.
+type cudaRules int
+
+const (
+	since550  cudaRules = iota // 550 and 555 were observed to answer alike
+	before550                  // 470, 525 and 535 were observed to answer alike
+)
+
+// tooLong is the size in bytes from which the driver takes CUDA_VISIBLE_DEVICES for unset.
+func (r cudaRules) tooLong() int {
+	if r == before550 {
+		return 1024
+	}
+	return 2625 // room for 64 identifiers of 40 letters
+}
+
+// driverRules are the rules of a driver of this version; known is false where none of its age was observed.
+func driverRules(version string) (rules cudaRules, known bool) {
+	major, _, _ := strings.Cut(version, ".")
+	switch n, err := strconv.Atoi(major); {
+	case err != nil || n < 100: // absent, or another vendor's
+		return since550, false
+	case n <= 535:
+		return before550, true
+	default:
+		return since550, n >= 550
+	}
+}
+
 // cudaList is what CUDA_VISIBLE_DEVICES selects, before the rule that a process sees one MIG device.
 type cudaList struct {
 	variable variable
-	set      bool
+	set      bool // the driver reads it
 	byNumber bool // a number of the variable chose a device
 	chosen   []choice
 	notes    []Note
 }
 
 func readCUDA(env Env, m gpu.Machine) cudaList {
+	rules, _ := driverRules(m.Driver)
+	return readCUDAAs(env, m, rules)
+}
+
+func readCUDAAs(env Env, m gpu.Machine, rules cudaRules) cudaList {
 	value, set := env.Lookup(cudaVariable)
-	l := cudaList{variable: variable{cudaVariable, value}, set: set}
+	l := cudaList{variable: variable{cudaVariable, value}, set: set && len(value) < rules.tooLong()}
 	l.notes = twice(env, cudaVariable)
-	devices, guessed, notes := cudaOrder(env, m)
+	if set && !l.set {
+		l.notes = append(l.notes, l.variable.note(codeTooLong, "it has %d bytes, and the driver takes a value of %d bytes and more for unset: every GPU is visible", len(value), rules.tooLong()))
+	}
+	devices, guessed, fails, notes := cudaOrder(env, m)
 	l.notes = append(l.notes, notes...)
+	if fails {
+		l.set = true
+		return l
+	}
 	numbers := true
-	if set {
-		r := cudaReader{noter: noter{variable: l.variable}, devices: devices}
+	if l.set {
+		r := cudaReader{noter: noter{variable: l.variable}, devices: devices, rules: rules}
 		l.chosen = r.apply()
 		l.notes = append(l.notes, r.notes...)
 		numbers, l.byNumber = r.byNumber, r.byNumber
@@ -76,7 +144,8 @@ func twice(env Env, name string) []Note {
 type cudaReader struct {
 	noter
 	devices  []*gpu.Device // in CUDA order
-	byNumber bool          // a number chose a device
+	rules    cudaRules
+	byNumber bool // a number chose a device
 }
 
 func (r *cudaReader) apply() []choice {
@@ -86,48 +155,25 @@ func (r *cudaReader) apply() []choice {
 	}
 	tokens := strings.Split(r.value, ",")
 	entry := r.number
-	for _, prefix := range []string{"GPU-", "MIG-"} {
-		// Not trimmed: the effect of a space before an identifier is not documented.
-		if strings.HasPrefix(r.value, prefix) {
-			entry = func(tokens []string, i int) (choice, bool) { return r.identifier(tokens, i, prefix) }
-		}
+	switch {
+	case strings.HasPrefix(r.value, "GPU-"), strings.HasPrefix(r.value, "MIG-") && r.rules == since550:
+		entry = r.identifier
+	case strings.HasPrefix(r.value, "MIG-"):
+		return r.olderSlices(tokens)
 	}
 	var chosen []choice
 	for i := range tokens {
 		c, ok := entry(tokens, i)
 		if !ok {
-			r.hiddenDuplicate(tokens, i)
 			return chosen
 		}
 		if slices.ContainsFunc(chosen, func(o choice) bool { return o.uuid() == c.uuid() }) {
 			r.add(codeDuplicate, "GPU %d is named twice (entry %s), which empties the whole list", c.dev.Index, quoted(tokens[i]))
-			if c.mig != nil {
-				r.add(codeUndocumented, "a MIG device named twice: drivers may differ")
-			}
 			return nil
 		}
 		chosen = append(chosen, c)
 	}
 	return chosen
-}
-
-// hiddenDuplicate notes a repeated entry at or after the one that ended the list: whether the driver checks for
-// duplicates before invalid entries is not documented.
-func (r *cudaReader) hiddenDuplicate(tokens []string, stopped int) {
-	seen := map[string]bool{}
-	for i, t := range tokens {
-		key := t
-		if n := readNumber(t); n.ok && n.value >= 0 {
-			key = strconv.Itoa(n.value)
-		} else if !isIdentifier(t) {
-			return
-		}
-		if seen[key] && stopped > 0 && i >= stopped {
-			r.add(codeUndocumented, "%s is also named twice; drivers that check for duplicates first see no GPU at all", quoted(key))
-			return
-		}
-		seen[key] = true
-	}
 }
 
 // number reads an entry of a list that began with a number.
@@ -141,23 +187,18 @@ func (r *cudaReader) number(tokens []string, i int) (choice, bool) {
 		r.noSuchIndex(tokens, i, n)
 		return choice{}, false
 	}
+	if n.wrapped {
+		r.add(codeWrapped, "entry %s is cut to 32 bits and read as %d", quoted(tokens[i]), n.value)
+	}
 	if n.junk != "" {
 		r.junk(tokens[i], n)
-	} else if n.octal {
-		r.add(codeUndocumented, "entry %s has a leading zero and is read as %d; drivers that read it as octal differ", quoted(tokens[i]), n.value)
 	}
 	r.byNumber = true
 	return choice{dev: r.devices[n.value]}, true
 }
 
 func (r *cudaReader) noSuchIndex(tokens []string, i int, n number) {
-	switch {
-	case n.overflow:
-		r.add(codeUndocumented, "entry %s is too large; drivers that keep only a part of it read another number", quoted(tokens[i]))
-	case n.octal:
-		r.add(codeUndocumented, "entry %s is not a plain decimal number; drivers may differ in reading it", quoted(tokens[i]))
-	}
-	if n.value < 0 && rest(tokens, i) == "" {
+	if n.value < 0 && !n.wrapped && rest(tokens, i) == "" {
 		return // -1 at the end is a common way to write "no more"
 	}
 	has := "this machine has no NVIDIA GPU"
@@ -165,7 +206,7 @@ func (r *cudaReader) noSuchIndex(tokens []string, i int, n number) {
 		has = fmt.Sprintf("GPUs here are numbered 0 to %d", len(r.devices)-1)
 	}
 	what := "no valid number"
-	if n.overflow {
+	if n.wrapped {
 		what = "too large"
 	}
 	r.add(codeIndex, "entry %s is %s (%s) and ends the list%s%s", quoted(tokens[i]), what, has, rest(tokens, i), r.suggestion(tokens[i]))

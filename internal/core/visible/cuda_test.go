@@ -10,7 +10,8 @@ import (
 )
 
 // A case's mark says where its result comes from: D documented by NVIDIA, T asserted by PyTorch's tests against
-// driver 525, O observed on hardware, R PyTorch's reading where nothing else is known. R cases carry a note.
+// driver 525, O observed on hardware, L observed of libcuda 470 to 555 over invented GPUs, R a reading where nothing else
+// is known. R cases carry a note.
 type cudaCase struct {
 	name    string
 	mark    string
@@ -52,11 +53,11 @@ func cudaCases() []cudaCase {
 		{"range after invalid", "O", set("-1,0-2"), g4, "", "invalid-index"},
 		{"several signs", "D", set("--1"), g4, "", "not-a-number"},
 		{"Slurm's word", "O", set("NoDevFiles"), g4, "", "container-word"},
-		{"all", "R", set("all"), g4, "", "container-word undocumented"},
-		{"none", "R", set("none"), g4, "", "container-word undocumented"},
-		{"void", "R", set("void"), g4, "", "container-word undocumented"},
-		{"framework name", "R", set("cuda:0"), g4, "", "not-a-number undocumented"},
-		{"quotes", "R", set(`"0"`), g4, "", "quotes undocumented"},
+		{"all", "L", set("all"), g4, "", "container-word"},
+		{"none", "L", set("none"), g4, "", "container-word"},
+		{"void", "L", set("void"), g4, "", "container-word"},
+		{"framework name", "L", set("cuda:0"), g4, "", "not-a-number"},
+		{"quotes", "L", set(`"0"`), g4, "", "quotes"},
 		{"prefix", "T", set("GPU-9e8d35e3"), u8, "1", ""},
 		{"two prefixes", "T", set("GPU-e4,GPU-9e8d35e3"), u8, "2,1", ""},
 		{"same GPU, two prefixes", "T", set("GPU-9e8d35e3,GPU-9e8d"), u8, "", "duplicate"},
@@ -65,26 +66,26 @@ func cudaCases() []cudaCase {
 		{"unknown later", "T", set("GPU-9e8d35e3,GPU-123,GPU-47"), u8, "1", "unknown-uuid"},
 		{"number after unknown", "T", set("GPU-123, 2"), u8, "", "unknown-uuid"},
 		{"number after identifier", "T", set("GPU-9e8d35e3, 2"), u8, "1", "mixed-forms"},
-		{"identifier after number", "R", set("0,GPU-9e8d35e3"), u8, "0", "mixed-forms undocumented"},
-		{"blank before identifier", "R", set("GPU-9942190a, GPU-9e8d35e3"), u8, "0", "mixed-forms undocumented"},
-		{"blank at the start", "R", set(" GPU-9942190a"), u8, "", "unknown-uuid undocumented"},
-		{"blank at the end", "R", set("GPU-9942190a "), u8, "", "unknown-uuid undocumented"},
-		{"small letters", "R", set("gpu-9942190a"), u8, "", "unknown-uuid undocumented"},
-		{"capital digits", "R", set("GPU-9942190A"), u8, "", "unknown-uuid undocumented"},
-		{"leading zero", "R", set("010"), g16, "10", "undocumented"},
-		{"harmless zero", "R", set("01"), g4, "1", ""},
-		{"hexadecimal", "R", set("0x1"), g4, "0", "undocumented"},
-		{"comma alone", "R", set(","), g4, "", "undocumented"},
-		{"comma at the end", "R", set("0,"), g4, "0", "undocumented"},
-		{"comma after two", "R", set("0,1,"), g4, "0,1", "undocumented"},
-		{"semicolon", "R", set("1;0"), g4, "1", "separator undocumented"},
-		{"blank between", "R", set("1 0"), g4, "1", "separator undocumented"},
-		{"twenty digits", "R", set("12345678901234567890"), g4, "", "undocumented invalid-index"},
-		{"wraps to zero", "R", set("4294967296"), g4, "", "undocumented invalid-index"},
-		{"plus alone", "R", set("+"), g4, "", "undocumented"},
-		{"minus alone", "R", set("-"), g4, "", "undocumented"},
-		{"duplicate after invalid", "R", set("0,9,0"), g4, "0", "invalid-index undocumented"},
-		{"duplicate that is invalid", "R", set("0,5,5"), g2, "0", "invalid-index undocumented"},
+		{"identifier after number", "L", set("0,GPU-9e8d35e3"), u8, "0", "mixed-forms"},
+		{"blank before identifier", "L", set("GPU-9942190a, GPU-9e8d35e3"), u8, "0", "mixed-forms"},
+		{"blank at the start", "L", set(" GPU-9942190a"), u8, "", "unknown-uuid"},
+		{"blank at the end", "L", set("GPU-9942190a "), u8, "0", ""},
+		{"small letters", "L", set("gpu-9942190a"), u8, "", "unknown-uuid"},
+		{"capital digits", "L", set("GPU-9942190A"), u8, "0", ""},
+		{"leading zero", "L", set("010"), g16, "10", ""},
+		{"harmless zero", "L", set("01"), g4, "1", ""},
+		{"hexadecimal", "L", set("0x1"), g4, "0", "junk-ignored"},
+		{"comma alone", "L", set(","), g4, "", "not-a-number"},
+		{"comma at the end", "L", set("0,"), g4, "0", ""},
+		{"comma after two", "L", set("0,1,"), g4, "0,1", ""},
+		{"semicolon", "L", set("1;0"), g4, "1", "separator"},
+		{"blank between", "L", set("1 0"), g4, "1", "separator"},
+		{"twenty digits", "L", set("12345678901234567890"), g4, "", "invalid-index"},
+		{"wraps to zero", "L", set("4294967296"), g4, "0", "number-cut"},
+		{"plus alone", "L", set("+"), g4, "", "not-a-number"},
+		{"minus alone", "L", set("-"), g4, "", "not-a-number"},
+		{"duplicate after invalid", "L", set("0,9,0"), g4, "0", "invalid-index"},
+		{"duplicate that is invalid", "L", set("0,5,5"), g2, "0", "invalid-index"},
 		{"duplicate after minus one", "D", set("0,-1,0"), g4, "0", "invalid-index"},
 		{"MIG identifier", "D", set(string(mig.Devices[0].MIG[1].UUID)), mig, "0/1", ""},
 		{"MIG path", "D", set("MIG-" + parent + "/1/2"), mig, "0/1", ""},
@@ -93,8 +94,8 @@ func cudaCases() []cudaCase {
 		{"two MIG devices", "O", set("MIG-01000000-0000-5000-8000-000000000000,MIG-00000000-0000-5000-8000-000000000000"), mig, "0/1", "mig-one-slice"},
 		{"number of a split GPU", "O", set("0"), mig, "0/0", "mig-first-slice"},
 		{"unset on a split GPU", "O", nil, mig, "0/0", "mig-first-slice"},
-		{"MIG prefix", "R", set("MIG-01"), mig, "0/1", "undocumented"},
-		{"MIG after number", "R", set("0,MIG-01000000-0000-5000-8000-000000000000"), split(2, 1), "0", "mixed-forms undocumented"},
+		{"MIG prefix", "R", set("MIG-01"), mig, "0/1", "undocumented older-driver-differs"},
+		{"MIG after number", "L", set("0,MIG-01000000-0000-5000-8000-000000000000"), split(2, 1), "0", "mixed-forms"},
 		{"MIG and whole", "R", nil, split(3, 1), "1/0", "mig-first-slice mig-one-slice undocumented"},
 		{"fastest first", "D", set("0"), mixed(), "1", "fastest-first-guess"},
 		{"PCI order", "D", append(set("0"), "CUDA_DEVICE_ORDER=PCI_BUS_ID"), mixed(), "0", ""},
@@ -147,8 +148,8 @@ func TestCUDAOrder(t *testing.T) {
 		{"memory", nil, memory, "1,0", "fastest-first-guess"},
 		{"a reading that one device lacks does not count", nil, partial, "0,1", "fastest-first-guess"},
 		{"FASTEST_FIRST in words", Env{"CUDA_DEVICE_ORDER=FASTEST_FIRST"}, mixed(), "1,0", "fastest-first-guess"},
-		{"unknown word", Env{"CUDA_DEVICE_ORDER=pci_bus_id"}, mixed(), "1,0", "device-order-unknown fastest-first-guess"},
-		{"empty word", Env{"CUDA_DEVICE_ORDER="}, same(gpu.NVIDIA, 2), "0,1", "device-order-unknown"},
+		{"unknown word", Env{"CUDA_DEVICE_ORDER=pci_bus_id"}, mixed(), "", "device-order-unknown"},
+		{"empty word", Env{"CUDA_DEVICE_ORDER="}, same(gpu.NVIDIA, 2), "", "device-order-unknown"},
 		{"identifiers need no order", set("GPU-000000a0,GPU-000000a1"), mixed(), "0,1", ""},
 		{"address, not index", Env{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}, shuffled, "2,1,0", ""},
 		{"five digits of domain", Env{"CUDA_DEVICE_ORDER=PCI_BUS_ID"}, domain, "1,0", ""},
@@ -190,14 +191,60 @@ func TestCUDASpecialMachines(t *testing.T) {
 		{"none with an MPS server", append(set("-1"), "CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps"), both, "", ""},
 		{"other variables", Env{"NVIDIA_VISIBLE_DEVICES=none", "CUDA_VISIBLE_DEVICESX=1", "nonsense"}, both, "0,1", ""},
 		{"parent of a split GPU by identifier", set("GPU-3eb79700"), split(1, 0), "0/0", "mig-first-slice"},
-		{"MIG device twice", set("MIG-00000000-0000-5000-8000-000000000000,MIG-00000000-0000-5000-8000-000000000000"), split(1, 0), "", "duplicate undocumented"},
+		{"MIG device twice", set("MIG-00000000-0000-5000-8000-000000000000,MIG-00000000-0000-5000-8000-000000000000"), split(1, 0), "", "duplicate older-driver-differs"},
 		{"MIG then number", set("MIG-00000000-0000-5000-8000-000000000000,0"), split(2, 0), "0/0", "mixed-forms"},
-		{"MIG prefix of many", set("MIG-0"), split(1, 0), "", "ambiguous-uuid"},
+		{"MIG prefix of many", set("MIG-0"), split(1, 0), "", "unknown-uuid"},
 	} {
 		v := CUDA(c.env, c.machine)
 		wellFormed(t, c.machine, v)
 		if got := indices(c.machine, v); got != c.want || codes(v) != c.notes {
 			t.Errorf("%s: visible %q notes %q, want %q and %q", c.name, got, codes(v), c.want, c.notes)
+		}
+	}
+}
+
+// TestCUDAGenerations: where the two ways of reading differ, which one counts by the driver, and what is said where the
+// driver is not known. The tables of testdata have what libcuda itself answered.
+func TestCUDAGenerations(t *testing.T) {
+	slices, whole := split(2, 0), same(gpu.NVIDIA, 4)
+	first := string(slices.Devices[0].MIG[0].UUID)
+	long := func(n int) Env { return set("2" + strings.Repeat(" ", n-1)) }
+	for _, c := range []struct {
+		driver      string
+		machine     gpu.Machine
+		env         Env
+		want, notes string
+	}{
+		{"535.261.03", whole, long(1023), "2", ""},
+		{"535.261.03", whole, long(1024), "0,1,2,3", "value-too-long"},
+		{"555.58.02", whole, long(2624), "2", ""},
+		{"555.58.02", whole, long(2625), "0,1,2,3", "value-too-long"},
+		{"", whole, long(1024), "2", "older-driver-differs"},
+		{"545.23.06", whole, long(1024), "2", "older-driver-differs"}, // between the two that are known
+		{"470.256.02", whole, set("MIG-ffff"), "0,1,2,3", "shows-all-gpus"},
+		{"580.95.05", whole, set("MIG-ffff"), "", "unknown-uuid"},
+		{"", whole, set("MIG-ffff"), "", "unknown-uuid older-driver-differs"},
+		{"535.261.03", whole, set("MIG-000000a1"), "0,1,2,3", "shows-all-gpus"},
+		{"550.163.01", whole, set("MIG-000000a1"), "1", "mig-reads-whole-gpu"},
+		{"550.163.01", whole, set("GPU-000000a1,MIG-000000A1"), "", "mig-reads-whole-gpu duplicate"},
+		{"535.261.03", whole, set("MIG-GPU-000000a1/1/0"), "1", "mig-reads-whole-gpu"},
+		{"550.163.01", whole, set("MIG-GPU-000000a1/1/0"), "", "unknown-uuid"},
+		{"535.261.03", slices, set("MIG-ffff"), "1", "shows-all-gpus"}, // but for the one that is split
+		{"535.261.03", slices, set(first + "x"), "1", "shows-all-gpus"},
+		{"535.261.03", slices, set(first + ",MIG-ffff"), "0/0", "unknown-uuid"},
+		{"535.261.03", slices, set("MIG-GPU-3eb79700"), "0/0", ""},
+		{"535.261.03", slices, set("MIG-GPU-3eb79700/99/0"), "", "unknown-uuid"},
+		{"535.261.03", whole, set("GPU-,0"), "", "unknown-uuid"},
+		{"535.261.03", whole, set("GPU-0-00000a1x"), "1", "junk-ignored"},
+		{"535.261.03", whole, set("0,-4294967295"), "0,1", "number-cut"},
+		{"535.261.03", whole, Env{"CUDA_DEVICE_ORDER=" + strings.Repeat("x", 1024)}, "0,1,2,3", "value-too-long"},
+		{"535.261.03", whole, Env{"CUDA_DEVICE_ORDER="}, "", "device-order-unknown"},
+	} {
+		c.machine.Driver = c.driver
+		v := CUDA(c.env, c.machine)
+		wellFormed(t, c.machine, v)
+		if got := indices(c.machine, v); got != c.want || codes(v) != c.notes {
+			t.Errorf("%s, %.60q: visible %q notes %q, want %q and %q", c.driver, c.env, got, codes(v), c.want, c.notes)
 		}
 	}
 }
@@ -245,15 +292,15 @@ func TestCodesAreDistinct(t *testing.T) {
 // TestTexts: texts of which users copy parts, word by word.
 func TestTexts(t *testing.T) {
 	for value, want := range map[string]string{
-		"2147483648":  `entry "2147483648" is too large (GPUs here are numbered 0 to 7) and ends the list`,
-		"GPU-9E8D":    `"GPU-9E8D" matches no NVIDIA GPU (capital and small letters differ) and ends the list; did you mean GPU-9e8d?`,
-		"gpu-9e8d":    "; did you mean GPU-9e8d?",
-		"9e8d":        "; did you mean GPU-9e8d?",
-		"e4":          `"e4" is no number and ends the list`, // too short to be meant as an identifier
-		`"0,1"`:       `CUDA_VISIBLE_DEVICES='"0,1"': the quotation marks are part of the value, and no number begins with one: the list ends at its entry 1; write CUDA_VISIBLE_DEVICES=0,1`,
-		"'0,1'":       `CUDA_VISIBLE_DEVICES="'0,1'": the quotation marks are part of the value`,
-		`0,"1"`:       "the list ends at its entry 2; write CUDA_VISIBLE_DEVICES=0,1",
-		"GPU-\x1b[2J": `"GPU-\x1b[2J" matches no NVIDIA GPU and ends the list`,
+		"2147483648":   `entry "2147483648" is too large (GPUs here are numbered 0 to 7) and ends the list`,
+		"GPU-9E9E":     `"GPU-9E9E" matches no NVIDIA GPU and ends the list`,
+		"gpu-9e8d":     "; did you mean GPU-9e8d?",
+		"9e8d":         "; did you mean GPU-9e8d?",
+		"e4":           `"e4" is no number and ends the list`, // too short to be meant as an identifier
+		`"0,1"`:        `CUDA_VISIBLE_DEVICES='"0,1"': the quotation marks are part of the value, and no number begins with one: the list ends at its entry 1; write CUDA_VISIBLE_DEVICES=0,1`,
+		"'0,1'":        `CUDA_VISIBLE_DEVICES="'0,1'": the quotation marks are part of the value`,
+		`0,"1"`:        "the list ends at its entry 2; write CUDA_VISIBLE_DEVICES=0,1",
+		"GPU-7\x1b[2J": `"GPU-7\x1b[2J" matches no NVIDIA GPU and ends the list`,
 	} {
 		var texts []string
 		for _, n := range CUDA(set(value), eight()).Notes {

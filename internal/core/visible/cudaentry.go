@@ -1,46 +1,45 @@
 package visible
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+
+	"gpuard/internal/core/gpu"
 )
 
-// number is an entry read as strtoul reads it: blanks, a sign, decimal digits, and the rest ignored.
+// number is an entry read as strtoull(3) reads it in base 10, cut to 32 bits: blanks, a sign, digits, and the rest
+// ignored.
 type number struct {
-	ok       bool // there was at least one digit
-	value    int  // -1 for anything below zero, tooLarge for anything that does not fit
-	junk     string
-	octal    bool // a leading zero would give another value in base 8 or 16
-	overflow bool
-	sign     bool // a lone sign
+	ok      bool // there was at least one digit
+	value   int
+	junk    string
+	wrapped bool // it was cut, and says another number
+	sign    bool // a lone sign
 }
 
-const (
-	tooLarge = 1 << 30
-	blanks   = " \t\n\v\f\r"
-)
+const blanks = " \t\n\v\f\r"
 
 func readNumber(s string) number {
-	s = strings.Trim(s, blanks)
+	s = strings.TrimLeft(s, blanks)
 	digits := strings.TrimLeft(s, "+-")
 	if len(s)-len(digits) > 1 {
 		return number{}
 	}
-	negative := strings.HasPrefix(s, "-")
-	var n number
 	end := 0
-	for ; end < len(digits) && digits[end] >= '0' && digits[end] <= '9'; end++ {
-		if n.value = n.value*10 + int(digits[end]-'0'); n.value >= tooLarge {
-			n.value, n.overflow = tooLarge, true
-		}
+	for end < len(digits) && digits[end] >= '0' && digits[end] <= '9' {
+		end++
 	}
-	n.ok, n.junk = end > 0, digits[end:]
-	n.sign = !n.ok && len(s) > len(digits)
-	leading := strings.HasPrefix(digits, "0")
-	n.octal = leading && strings.TrimLeft(digits[:end], "0") != "" && n.value > 7 || leading && end == 1 && (strings.HasPrefix(n.junk, "x") || strings.HasPrefix(n.junk, "X"))
-	if negative && n.value != 0 {
-		n.value = -1
+	n := number{ok: end > 0, junk: strings.TrimRight(digits[end:], blanks), sign: end == 0 && len(s) > len(digits)}
+	read, err := strconv.ParseUint(digits[:max(end, 0)], 10, 64) // math.MaxUint64 where it does not fit, as strtoull
+	negative := strings.HasPrefix(s, "-") && !errors.Is(err, strconv.ErrRange)
+	if negative {
+		read = -read
 	}
+	n.value = int(int32(read)) //nolint:gosec // the driver cuts it
+	n.wrapped = negative && int64(read) != int64(n.value) || !negative && read != uint64(int64(n.value)) || errors.Is(err, strconv.ErrRange)
 	return n
 }
 
@@ -48,21 +47,19 @@ func readNumber(s string) number {
 func (r *cudaReader) notNumber(tokens []string, i int) {
 	entry, dropped := strings.Trim(tokens[i], blanks), rest(tokens, i)
 	switch n := readNumber(entry); {
+	case entry == "" && dropped == "" && i > 0: // a comma at the end
 	case entry == "":
-		r.add(codeUndocumented, "an empty entry ends the list%s; drivers may differ", dropped)
+		r.add(codeNotNumber, "an empty entry ends the list%s", dropped)
 	case n.sign:
-		r.add(codeUndocumented, "entry %s is a sign without a number and ends the list%s; drivers may differ", quoted(entry), dropped)
+		r.add(codeNotNumber, "entry %s is a sign without a number and ends the list%s", quoted(entry), dropped)
 	case isWord(entry):
 		r.add(codeWord, "%s is no word of this variable (all, none and void belong to NVIDIA_VISIBLE_DEVICES, NoDevFiles was Slurm's) and ends the list%s", quoted(entry), dropped)
-		r.open(i == 0 && entry != "NoDevFiles")
 	case strings.ContainsAny(entry, `"'`):
 		r.add(codeQuotes, "%s", r.quotes(i))
-		r.open(true)
 	case isIdentifier(entry):
 		r.identifierInNumbers(tokens, i)
 	default:
 		r.add(codeNotNumber, "%s is no number and ends the list%s%s", quoted(entry), dropped, r.suggestion(entry))
-		r.open(strings.Contains(entry, ":"))
 	}
 }
 
@@ -93,13 +90,6 @@ func (r *cudaReader) suggestion(entry string) string {
 	return ""
 }
 
-// open adds the note for behaviour that is known only from PyTorch's reading.
-func (r *cudaReader) open(yes bool) {
-	if yes {
-		r.add(codeUndocumented, "this is how PyTorch reads it; drivers may differ")
-	}
-}
-
 func (r *cudaReader) identifierInNumbers(tokens []string, i int) {
 	switch {
 	case i > 0:
@@ -109,7 +99,6 @@ func (r *cudaReader) identifierInNumbers(tokens []string, i int) {
 	default:
 		r.add(codeUnknownUUID, "%s is not read as an identifier (GPU- and MIG- are written in capitals) and ends the list%s%s", quoted(tokens[i]), rest(tokens, i), r.suggestion(tokens[i]))
 	}
-	r.open(true)
 }
 
 // junk notes what was ignored after a number.
@@ -117,13 +106,12 @@ func (r *cudaReader) junk(entry string, n number) {
 	tail := strings.TrimLeft(n.junk, blanks)
 	second := readNumber(strings.TrimLeft(tail, "-–.:;|/"+blanks))
 	switch {
-	case n.octal:
-		r.add(codeUndocumented, "entry %s is read as %d; drivers that understand hexadecimal differ", quoted(entry), n.value)
+	case n.value == 0 && (strings.HasPrefix(tail, "x") || strings.HasPrefix(tail, "X")):
+		r.add(codeJunk, "hexadecimal is not understood: %s is read as 0", quoted(entry))
 	case second.ok && (strings.HasPrefix(tail, "-") || strings.HasPrefix(tail, "–") || strings.HasPrefix(tail, "..") || strings.HasPrefix(tail, ":")):
 		r.add(codeRange, "ranges are not understood: %s is read as %d alone; write every number, separated by commas", quoted(entry), n.value)
 	case second.ok && (len(tail) < len(n.junk) || strings.ContainsAny(tail[:1], ";|/")):
 		r.add(codeSeparator, "only commas separate entries: %s is read as %d alone", quoted(entry), n.value)
-		r.open(true)
 	default:
 		r.add(codeJunk, "what follows the number in %s is ignored: it is read as %d", quoted(entry), n.value)
 	}
@@ -142,66 +130,152 @@ func isIdentifier(s string) bool {
 	return strings.HasPrefix(s, "GPU-") || strings.HasPrefix(s, "MIG-")
 }
 
-// identifier reads an entry of a list that began with prefix.
-func (r *cudaReader) identifier(tokens []string, i int, prefix string) (choice, bool) {
+// identifier reads an entry of a list that began with an identifier.
+func (r *cudaReader) identifier(tokens []string, i int) (choice, bool) {
 	entry := tokens[i]
-	if !strings.HasPrefix(entry, prefix) {
-		r.add(codeMixed, "entry %s ends the list, which began with %s… identifiers%s", quoted(entry), prefix, rest(tokens, i))
-		r.open(strings.HasPrefix(strings.Trim(entry, blanks), prefix)) // only a leading blank is wrong
+	ofSlice := strings.HasPrefix(entry, "MIG-") && r.rules == since550
+	if !strings.HasPrefix(entry, "GPU-") && !ofSlice {
+		r.add(codeMixed, "entry %s ends the list, which began with %s… identifiers%s", quoted(entry), r.value[:4], rest(tokens, i))
 		return choice{}, false
 	}
-	found := r.matches(entry)
+	digits, tail := uuidDigits(entry[4:])
+	found := whole(r.withDigits(digits))
+	if ofSlice {
+		if c, ok := r.namedSlice(entry); ok {
+			return c, true
+		}
+		found = slices.DeleteFunc(found, func(c choice) bool { return c.dev.UsesMIG() })
+	}
 	if len(found) == 1 {
+		if strings.Trim(tail, blanks) != "" {
+			r.add(codeJunk, "what follows the identifier in %s is ignored", quoted(entry))
+		}
+		if ofSlice {
+			r.add(codeWholeGPU, "%s is no MIG device: it is read as the whole GPU with these digits", quoted(entry))
+		}
 		return found[0], true
 	}
-	code, what := codeUnknownUUID, "matches no NVIDIA GPU"
-	if prefix == "MIG-" {
-		what = "matches no MIG device"
-	}
-	if len(found) > 1 {
-		code, what = codeAmbiguous, "is the beginning of several identifiers"
-	}
-	hint := ""
-	if len(found) == 0 {
-		if hint = r.suggestion(entry); hint != "" {
-			what += " (capital and small letters differ)"
-		}
-	}
-	r.add(code, "%s %s and ends the list%s%s", quoted(entry), what, rest(tokens, i), hint)
-	r.open(hint != "" || entry != strings.TrimRight(entry, blanks))
+	r.unknown(tokens, i, len(found) > 1)
 	return choice{}, false
 }
 
-// matches finds what an identifier, or the beginning of one, means.
-func (r *cudaReader) matches(entry string) []choice {
-	var found []choice
-	if !strings.HasPrefix(entry, "MIG-") {
-		for _, d := range r.devices {
-			if strings.HasPrefix(string(d.UUID), entry) {
-				found = append(found, choice{dev: d})
-			}
+// namedSlice finds the MIG device of an identifier since 550: by all of it, or in the documented form with its GPU's
+// identifier. How newer drivers read the beginning of one was not observed.
+func (r *cudaReader) namedSlice(entry string) (choice, bool) {
+	parent, path, older := strings.Cut(strings.TrimPrefix(entry, "MIG-"), "/")
+	var begins []choice
+	for _, c := range r.slices() {
+		if string(c.mig.UUID) == entry || older && strings.HasPrefix(parent, "GPU-") && strings.HasPrefix(string(c.dev.UUID), parent) && path == instancePath(c.mig) {
+			return c, true
 		}
-		return found
+		if strings.HasPrefix(string(c.mig.UUID), entry) {
+			begins = append(begins, c)
+		}
 	}
-	parent, path, old := strings.Cut(strings.TrimPrefix(entry, "MIG-"), "/")
+	if len(begins) != 1 {
+		return choice{}, false
+	}
+	r.add(codeUndocumented, "%s is only the beginning of a MIG identifier; drivers may want all of it", quoted(entry))
+	return begins[0], true
+}
+
+// unknown notes an identifier that means no device, or several. It ends the list.
+func (r *cudaReader) unknown(tokens []string, i int, several bool) {
+	code, what, hint := codeUnknownUUID, "matches no NVIDIA GPU", r.suggestion(tokens[i])
+	if strings.HasPrefix(tokens[i], "MIG-") {
+		what = "matches no MIG device"
+	}
+	if several {
+		code, what, hint = codeAmbiguous, "is the beginning of several identifiers", ""
+	}
+	r.add(code, "%s %s and ends the list%s%s", quoted(tokens[i]), what, rest(tokens, i), hint)
+}
+
+// olderSlices reads a list that begins with MIG- as drivers before 550 do. One that names no MIG device does not empty
+// the list: every GPU that is not split is visible.
+func (r *cudaReader) olderSlices(tokens []string) []choice {
+	if strings.HasPrefix(r.value, "MIG-GPU-") {
+		return r.olderPath(tokens)
+	}
+	var chosen []choice
+	for i, entry := range tokens {
+		found := slices.DeleteFunc(r.slices(), func(c choice) bool { return string(c.mig.UUID) != entry })
+		if len(found) == 0 && i == 0 {
+			r.add(codeShowsAll, "%s names no MIG device of this machine, and drivers before 550 show every GPU that is not split then%s", quoted(entry), r.suggestion(entry))
+			return whole(slices.DeleteFunc(slices.Clone(r.devices), (*gpu.Device).UsesMIG))
+		}
+		if len(found) == 0 {
+			r.unknown(tokens, i, false)
+			return chosen
+		}
+		if !slices.Contains(chosen, found[0]) { // only the first counts anyway
+			chosen = append(chosen, found[0])
+		}
+	}
+	return chosen
+}
+
+// olderPath reads MIG-<GPU UUID>/<GPU instance>/<compute instance>, the form of drivers before R470, of which only the
+// first counts, but for instances that stand behind a later one's slash. Of a GPU that is not split it means the whole, and without instances the first slice.
+func (r *cudaReader) olderPath(tokens []string) []choice {
+	parent, path, _ := strings.Cut(strings.TrimPrefix(r.value, "MIG-GPU-"), "/")
+	digits, _ := uuidDigits(parent)
+	found := r.withDigits(digits)
+	if len(found) != 1 {
+		r.unknown(tokens, 0, len(found) > 1)
+		return nil
+	}
+	d := found[0]
+	if dropped := rest(tokens, 0); dropped != "" {
+		r.add(codeOneSlice, "after an identifier of this form nothing else is read%s", dropped)
+	}
+	if !d.UsesMIG() {
+		r.add(codeWholeGPU, "GPU %d is not split: %s is read as the whole GPU", d.Index, quoted(tokens[0]))
+		return []choice{{dev: d}}
+	}
+	instance, part, _ := strings.Cut(path, "/")
+	gi, ci := readNumber(instance), readNumber(part)
+	for _, s := range inIndexOrder(d) {
+		if (!gi.ok || s.GPUInstance == gi.value) && (!ci.ok || s.ComputeInstance == ci.value) {
+			return []choice{{d, s}}
+		}
+	}
+	r.unknown(tokens, 0, false)
+	return nil
+}
+
+// withDigits are the whole devices whose identifiers begin so. No digits are those of none.
+func (r *cudaReader) withDigits(digits string) (found []*gpu.Device) {
 	for _, d := range r.devices {
-		for j := range d.MIG {
-			slice := &d.MIG[j]
-			switch {
-			case string(slice.UUID) == entry:
-				return []choice{{d, slice}}
-			case old:
-				// MIG-<GPU UUID>/<GPU instance>/<compute instance>, the form of drivers before R470.
-				if strings.HasPrefix(parent, "GPU-") && strings.HasPrefix(string(d.UUID), parent) && path == instancePath(slice) {
-					found = append(found, choice{d, slice})
-				}
-			case strings.HasPrefix(string(slice.UUID), entry):
-				found = append(found, choice{d, slice})
-			}
+		if digits != "" && strings.HasPrefix(plainDigits(d.UUID), digits) {
+			found = append(found, d)
 		}
-	}
-	if len(found) == 1 && !old {
-		r.add(codeUndocumented, "%s is only the beginning of a MIG identifier; drivers may want all of it", quoted(entry))
 	}
 	return found
+}
+
+// slices are all MIG devices.
+func (r *cudaReader) slices() []choice {
+	return slices.DeleteFunc(everything(r.devices), func(c choice) bool { return c.mig == nil })
+}
+
+// uuidDigits reads the hexadecimal digits of an identifier as the driver does, which calls sscanf("%1x") at each place:
+// 32 at most, in small or capital letters, a hyphen allowed after each. Blanks are skipped to the next digit, but the
+// place moves by one, so that " d" is read as "dd". The tail is what is left.
+func uuidDigits(s string) (digits, tail string) {
+	var read []byte
+	for len(read) < 32 {
+		next := strings.TrimLeft(s, blanks)
+		if next == "" || !strings.Contains("0123456789abcdefABCDEF", next[:1]) {
+			break
+		}
+		read = append(read, next[0])
+		s = strings.TrimPrefix(s[1:], "-")
+	}
+	return strings.ToLower(string(read)), s
+}
+
+// plainDigits are the hexadecimal digits of a whole device's identifier.
+func plainDigits(id gpu.UUID) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(string(id), "GPU-"), "-", ""))
 }

@@ -2,6 +2,7 @@ package visible
 
 import (
 	"slices"
+	"strings"
 
 	"gpuard/internal/core/gpu"
 )
@@ -57,8 +58,11 @@ func cudaMask(env Env, m gpu.Machine) mask {
 	if len(devices) == 0 {
 		return mask{}
 	}
+	if _, _, fails, _ := cudaOrder(env, m); fails { // what is chosen among these devices gets an order with which CUDA starts
+		env = slices.DeleteFunc(slices.Clone(env), func(pair string) bool { return strings.HasPrefix(pair, "CUDA_DEVICE_ORDER=") })
+	}
 	l := readCUDA(env, m)
-	return mask{set: l.set, because: l.variable.String(), among: devices, allowed: l.chosen, notes: l.notes}
+	return mask{set: l.set || slices.ContainsFunc(l.notes, Note.Widens), because: l.variable.String(), among: devices, allowed: l.chosen, notes: l.notes}
 }
 
 // viewMask is the mask of a vendor with only one variable.

@@ -49,15 +49,22 @@ func oneSlice(l cudaList) ([]choice, []Note) {
 	return seen[first : first+1], notes
 }
 
+// firstSlice is the MIG device of a split GPU that a program sees, nil where there is none.
 func firstSlice(d *gpu.Device) *gpu.MIGDevice {
-	if len(d.MIG) == 0 {
-		return nil
+	if all := inIndexOrder(d); len(all) > 0 {
+		return all[0]
 	}
+	return nil
+}
+
+// inIndexOrder are the MIG devices of a GPU as the driver numbers them.
+func inIndexOrder(d *gpu.Device) []*gpu.MIGDevice {
 	order := make([]*gpu.MIGDevice, len(d.MIG))
 	for i := range d.MIG {
 		order[i] = &d.MIG[i]
 	}
-	return slices.MinFunc(order, func(a, b *gpu.MIGDevice) int {
+	slices.SortFunc(order, func(a, b *gpu.MIGDevice) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.UUID, b.UUID))
 	})
+	return order
 }

@@ -11,25 +11,26 @@ import (
 
 // cudaOrder returns the NVIDIA devices in the order in which CUDA numbers them. guessed is true when the order of
 // different models had to be estimated: NVIDIA documents FASTEST_FIRST, the default, only as "a simple heuristic"
-// (CUDA C++ Programming Guide, CUDA environment variables).
-func cudaOrder(env Env, m gpu.Machine) (devices []*gpu.Device, guessed bool, notes []Note) {
+// (CUDA C++ Programming Guide, CUDA environment variables). With any other word the driver does not start
+// (CUDA_ERROR_INVALID_DEVICE, observed with libcuda 470 to 555), and fails is true.
+func cudaOrder(env Env, m gpu.Machine) (devices []*gpu.Device, guessed, fails bool, notes []Note) {
 	devices = pciOrder(devicesOf(m, gpu.NVIDIA))
 	order, set := env.Lookup("CUDA_DEVICE_ORDER")
-	switch order {
-	case "PCI_BUS_ID":
-		return devices, false, nil
-	case "FASTEST_FIRST":
+	v := variable{"CUDA_DEVICE_ORDER", order}
+	switch {
+	case !set, order == "FASTEST_FIRST":
+	case order == "PCI_BUS_ID":
+		return devices, false, false, nil
+	case len(order) >= tooLong:
+		notes = append(notes, v.note(codeTooLong, "it has %d bytes, and the driver takes a value of %d bytes and more for unset", len(order), tooLong))
 	default:
-		if set {
-			v := variable{"CUDA_DEVICE_ORDER", order}
-			notes = append(notes, v.note(codeOrder, "known are PCI_BUS_ID and FASTEST_FIRST; read as FASTEST_FIRST, the default"))
-		}
+		return devices, false, true, append(notes, v.note(codeOrder, "CUDA does not start with this value: no GPU is visible; write PCI_BUS_ID or FASTEST_FIRST, or unset it"))
 	}
 	if sameModel(devices) {
-		return devices, false, notes
+		return devices, false, false, notes
 	}
 	slices.SortStableFunc(devices, faster(devices))
-	return devices, true, notes
+	return devices, true, false, notes
 }
 
 // indexOrder sorts by index: the kernel's topology for AMD, the driver's order for the others.
