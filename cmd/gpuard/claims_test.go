@@ -209,7 +209,6 @@ func (r *rig) start(command string) *exec.Cmd {
 
 // TestFreedAfterKill: after kill -9 of the command its device can be claimed within 50 ms.
 func TestFreedAfterKill(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, "demo:1xL4")
 	within50(t, func() time.Duration {
 		cmd := r.start("exec sleep 60")

@@ -52,7 +52,6 @@ func sleeper(t *testing.T) *exec.Cmd {
 }
 
 func TestHold(t *testing.T) {
-	t.Parallel()
 	r := newRig(t, "demo:1xL4")
 	within50(t, func() time.Duration {
 		cmd := sleeper(t)

@@ -45,6 +45,7 @@ const (
 	codeRenumbered     = "container-renumbered"
 	codeTorch          = "pytorch-differs"
 	codeTooLong        = "value-too-long"
+	codeOrderTooLong   = "device-order-too-long"
 	codeShowsAll       = "shows-all-gpus"
 	codeWholeGPU       = "mig-reads-whole-gpu"
 	codeWrapped        = "number-cut"
@@ -72,7 +73,7 @@ func (n Note) Doubtful() bool {
 	}, n.Code)
 }
 
-// Widens reports whether the value shows more devices than it names: other people's, too.
+// Widens reports whether the value of CUDA_VISIBLE_DEVICES shows more devices than it names: other people's, too.
 func (n Note) Widens() bool { return n.Code == codeTooLong || n.Code == codeShowsAll }
 
 // Codes lists every note code with its meaning, in a fixed order.
@@ -117,6 +118,7 @@ func Codes() []Note {
 		{codeContainerOrder, "the order of a container's list changes nothing"},
 		{codeRenumbered, "inside a container, GPUs have other numbers than outside"},
 		{codeTooLong, "the value is so long that the driver takes it for unset"},
+		{codeOrderTooLong, "CUDA_DEVICE_ORDER is so long that the driver takes it for unset"},
 		{codeShowsAll, "an identifier that names no MIG device makes every GPU visible"},
 		{codeWholeGPU, "what looks like a MIG device is read as a whole GPU"},
 		{codeWrapped, "a number that does not fit 32 bits is cut and means another GPU"},

@@ -28,13 +28,13 @@ func CUDA(env Env, m gpu.Machine) View {
 	}
 	if older := cudaView(env, m, before550); !slices.Equal(older.Visible, v.Visible) {
 		value, _ := env.Lookup(cudaVariable)
-		v.Notes = append(v.Notes, variable{cudaVariable, value}.note(codeOlderDriver, "drivers before 550 show %s here, and which driver this machine has is not known", older.named()))
+		v.Notes = append(v.Notes, variable{cudaVariable, value}.note(codeOlderDriver, "drivers before 550 show %s here, and which driver this machine has is not known", older.describe()))
 	}
 	return v
 }
 
-// named names what is visible, in a few words.
-func (v View) named() string {
+// describe says what is visible, in a few words.
+func (v View) describe() string {
 	switch len(v.Visible) {
 	case 0:
 		return "no GPU"
@@ -45,7 +45,7 @@ func (v View) named() string {
 }
 
 func cudaView(env Env, m gpu.Machine, rules cudaRules) View {
-	list := readCUDAAs(env, m, rules)
+	list := readCUDABy(env, m, rules)
 	chosen, notes := oneSlice(list)
 	notes = append(append(list.notes, mps(env, list)...), notes...)
 	for _, c := range chosen {
@@ -56,7 +56,8 @@ func cudaView(env Env, m gpu.Machine, rules cudaRules) View {
 	return view("cuda", chosen, notes)
 }
 
-// cudaRules are which of NVIDIA's two ways to read a list a driver follows. They differ in what begins with MIG-, and in how long a value may be.
+// cudaRules are which of NVIDIA's two ways to read a list a driver follows. They differ in what begins with MIG-, and in
+// how long a value may be.
 type cudaRules int
 
 const (
@@ -96,10 +97,10 @@ type cudaList struct {
 
 func readCUDA(env Env, m gpu.Machine) cudaList {
 	rules, _ := driverRules(m.Driver)
-	return readCUDAAs(env, m, rules)
+	return readCUDABy(env, m, rules)
 }
 
-func readCUDAAs(env Env, m gpu.Machine, rules cudaRules) cudaList {
+func readCUDABy(env Env, m gpu.Machine, rules cudaRules) cudaList {
 	value, set := env.Lookup(cudaVariable)
 	l := cudaList{variable: variable{cudaVariable, value}, set: set && len(value) < rules.tooLong()}
 	l.notes = twice(env, cudaVariable)
@@ -157,9 +158,9 @@ func (r *cudaReader) apply() []choice {
 	entry := r.number
 	switch {
 	case strings.HasPrefix(r.value, "GPU-"), strings.HasPrefix(r.value, "MIG-") && r.rules == since550:
-		entry = r.identifier
+		entry = r.readIdentifier
 	case strings.HasPrefix(r.value, "MIG-"):
-		return r.olderSlices(tokens)
+		return r.readOlderSlices(tokens)
 	}
 	var chosen []choice
 	for i := range tokens {

@@ -237,7 +237,7 @@ func TestCUDAGenerations(t *testing.T) {
 		{"535.261.03", whole, set("GPU-,0"), "", "unknown-uuid"},
 		{"535.261.03", whole, set("GPU-0-00000a1x"), "1", "junk-ignored"},
 		{"535.261.03", whole, set("0,-4294967295"), "0,1", "number-cut"},
-		{"535.261.03", whole, Env{"CUDA_DEVICE_ORDER=" + strings.Repeat("x", 1024)}, "0,1,2,3", "value-too-long"},
+		{"535.261.03", whole, Env{"CUDA_DEVICE_ORDER=" + strings.Repeat("x", 1024)}, "0,1,2,3", "device-order-too-long"},
 		{"535.261.03", whole, Env{"CUDA_DEVICE_ORDER="}, "", "device-order-unknown"},
 	} {
 		c.machine.Driver = c.driver
@@ -246,6 +246,22 @@ func TestCUDAGenerations(t *testing.T) {
 		if got := indices(c.machine, v); got != c.want || codes(v) != c.notes {
 			t.Errorf("%s, %.60q: visible %q notes %q, want %q and %q", c.driver, c.env, got, codes(v), c.want, c.notes)
 		}
+	}
+}
+
+// TestWidens: what shows more than it names is refused, and an order that is only passed by is not.
+func TestWidens(t *testing.T) {
+	m := same(gpu.NVIDIA, 2)
+	m.Driver = "535.261.03"
+	for value, want := range map[string]bool{"0" + strings.Repeat(" ", 1023): true, "MIG-ffff": true, "0": false, "7": false} {
+		_, notes := Limit(set(value), m)
+		if got := slices.ContainsFunc(notes, Note.Widens); got != want {
+			t.Errorf("%.20q: %v, %v", value, got, notes)
+		}
+	}
+	hidden, notes := Limit(Env{"CUDA_DEVICE_ORDER=" + strings.Repeat("x", 1024)}, m)
+	if len(hidden) > 0 || slices.ContainsFunc(notes, Note.Widens) {
+		t.Errorf("a long order: %v, %v", hidden, notes)
 	}
 }
 

@@ -130,8 +130,8 @@ func isIdentifier(s string) bool {
 	return strings.HasPrefix(s, "GPU-") || strings.HasPrefix(s, "MIG-")
 }
 
-// identifier reads an entry of a list that began with an identifier.
-func (r *cudaReader) identifier(tokens []string, i int) (choice, bool) {
+// readIdentifier reads an entry of a list that began with an identifier.
+func (r *cudaReader) readIdentifier(tokens []string, i int) (choice, bool) {
 	entry := tokens[i]
 	ofSlice := strings.HasPrefix(entry, "MIG-") && r.rules == since550
 	if !strings.HasPrefix(entry, "GPU-") && !ofSlice {
@@ -139,9 +139,9 @@ func (r *cudaReader) identifier(tokens []string, i int) (choice, bool) {
 		return choice{}, false
 	}
 	digits, tail := uuidDigits(entry[4:])
-	found := whole(r.withDigits(digits))
+	found := whole(r.findByDigits(digits))
 	if ofSlice {
-		if c, ok := r.namedSlice(entry); ok {
+		if c, ok := r.findSlice(entry); ok {
 			return c, true
 		}
 		found = slices.DeleteFunc(found, func(c choice) bool { return c.dev.UsesMIG() })
@@ -155,16 +155,16 @@ func (r *cudaReader) identifier(tokens []string, i int) (choice, bool) {
 		}
 		return found[0], true
 	}
-	r.unknown(tokens, i, len(found) > 1)
+	r.noteUnknown(tokens, i, len(found) > 1)
 	return choice{}, false
 }
 
-// namedSlice finds the MIG device of an identifier since 550: by all of it, or in the documented form with its GPU's
+// findSlice finds the MIG device of an identifier since 550: by all of it, or in the documented form with its GPU's
 // identifier. How newer drivers read the beginning of one was not observed.
-func (r *cudaReader) namedSlice(entry string) (choice, bool) {
+func (r *cudaReader) findSlice(entry string) (choice, bool) {
 	parent, path, older := strings.Cut(strings.TrimPrefix(entry, "MIG-"), "/")
 	var begins []choice
-	for _, c := range r.slices() {
+	for _, c := range r.listSlices() {
 		if string(c.mig.UUID) == entry || older && strings.HasPrefix(parent, "GPU-") && strings.HasPrefix(string(c.dev.UUID), parent) && path == instancePath(c.mig) {
 			return c, true
 		}
@@ -179,8 +179,8 @@ func (r *cudaReader) namedSlice(entry string) (choice, bool) {
 	return begins[0], true
 }
 
-// unknown notes an identifier that means no device, or several. It ends the list.
-func (r *cudaReader) unknown(tokens []string, i int, several bool) {
+// noteUnknown notes an identifier that means no device, or several. It ends the list.
+func (r *cudaReader) noteUnknown(tokens []string, i int, several bool) {
 	code, what, hint := codeUnknownUUID, "matches no NVIDIA GPU", r.suggestion(tokens[i])
 	if strings.HasPrefix(tokens[i], "MIG-") {
 		what = "matches no MIG device"
@@ -191,21 +191,21 @@ func (r *cudaReader) unknown(tokens []string, i int, several bool) {
 	r.add(code, "%s %s and ends the list%s%s", quoted(tokens[i]), what, rest(tokens, i), hint)
 }
 
-// olderSlices reads a list that begins with MIG- as drivers before 550 do. One that names no MIG device does not empty
+// readOlderSlices reads a list that begins with MIG- as drivers before 550 do. One that names no MIG device does not empty
 // the list: every GPU that is not split is visible.
-func (r *cudaReader) olderSlices(tokens []string) []choice {
+func (r *cudaReader) readOlderSlices(tokens []string) []choice {
 	if strings.HasPrefix(r.value, "MIG-GPU-") {
-		return r.olderPath(tokens)
+		return r.readOlderPath(tokens)
 	}
 	var chosen []choice
 	for i, entry := range tokens {
-		found := slices.DeleteFunc(r.slices(), func(c choice) bool { return string(c.mig.UUID) != entry })
+		found := slices.DeleteFunc(r.listSlices(), func(c choice) bool { return string(c.mig.UUID) != entry })
 		if len(found) == 0 && i == 0 {
 			r.add(codeShowsAll, "%s names no MIG device of this machine, and drivers before 550 show every GPU that is not split then%s", quoted(entry), r.suggestion(entry))
 			return whole(slices.DeleteFunc(slices.Clone(r.devices), (*gpu.Device).UsesMIG))
 		}
 		if len(found) == 0 {
-			r.unknown(tokens, i, false)
+			r.noteUnknown(tokens, i, false)
 			return chosen
 		}
 		if !slices.Contains(chosen, found[0]) { // only the first counts anyway
@@ -215,14 +215,15 @@ func (r *cudaReader) olderSlices(tokens []string) []choice {
 	return chosen
 }
 
-// olderPath reads MIG-<GPU UUID>/<GPU instance>/<compute instance>, the form of drivers before R470, of which only the
-// first counts, but for instances that stand behind a later one's slash. Of a GPU that is not split it means the whole, and without instances the first slice.
-func (r *cudaReader) olderPath(tokens []string) []choice {
+// readOlderPath reads MIG-<GPU UUID>/<GPU instance>/<compute instance>, the form of drivers before R470, of which only the
+// first counts, but for instances that stand behind a later one's slash. Of a GPU that is not split it means the whole, and
+// without instances the first slice.
+func (r *cudaReader) readOlderPath(tokens []string) []choice {
 	parent, path, _ := strings.Cut(strings.TrimPrefix(r.value, "MIG-GPU-"), "/")
 	digits, _ := uuidDigits(parent)
-	found := r.withDigits(digits)
+	found := r.findByDigits(digits)
 	if len(found) != 1 {
-		r.unknown(tokens, 0, len(found) > 1)
+		r.noteUnknown(tokens, 0, len(found) > 1)
 		return nil
 	}
 	d := found[0]
@@ -240,12 +241,12 @@ func (r *cudaReader) olderPath(tokens []string) []choice {
 			return []choice{{d, s}}
 		}
 	}
-	r.unknown(tokens, 0, false)
+	r.noteUnknown(tokens, 0, false)
 	return nil
 }
 
-// withDigits are the whole devices whose identifiers begin so. No digits are those of none.
-func (r *cudaReader) withDigits(digits string) (found []*gpu.Device) {
+// findByDigits finds the whole devices whose identifiers begin so. No digits are those of none.
+func (r *cudaReader) findByDigits(digits string) (found []*gpu.Device) {
 	for _, d := range r.devices {
 		if digits != "" && strings.HasPrefix(plainDigits(d.UUID), digits) {
 			found = append(found, d)
@@ -254,8 +255,8 @@ func (r *cudaReader) withDigits(digits string) (found []*gpu.Device) {
 	return found
 }
 
-// slices are all MIG devices.
-func (r *cudaReader) slices() []choice {
+// listSlices lists all MIG devices.
+func (r *cudaReader) listSlices() []choice {
 	return slices.DeleteFunc(everything(r.devices), func(c choice) bool { return c.mig == nil })
 }
 
