@@ -87,7 +87,7 @@ func TestOtherNamespace(t *testing.T) {
 	}
 }
 
-// TestReleaseUnreadable: unreadable content says nothing about the command, so the processes that have the lock open
+// TestReleaseUnreadable: unreadable content says nothing about the command, so the processes that hold the lock
 // count.
 func TestReleaseUnreadable(t *testing.T) {
 	r := newRig(t, "demo:1xL4")

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,11 +23,25 @@ func TestKeptLease(t *testing.T) {
 	var lease string
 	var pid int
 	// The name is that of the moment in which the command's end is noticed.
-	cmd := r.job("sh", "-c", `sleep 1000 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo $GPUARD_LEASE $!`)
+	cmd := r.job("sh", "-c", `sleep 1000 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo $GPUARD_LEASE $!; read end`)
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := fmt.Sscan(begin(t, cmd), &lease, &pid); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Kill(pid, unix.SIGKILL) })
+	locks, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", lease+"*.lock"))
+	if len(locks) != 1 {
+		t.Fatalf("the locks are %v", locks)
+	}
+	reader, err := os.Open(locks[0]) // as somebody's gpuard status at that moment: it keeps nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	_ = input.Close()
 	_, _ = cmd.Process.Wait()
 	show := func(args ...string) string {
 		return strings.Join(strings.Fields(run(t, program(t, r.state, nil, append([]string{"status", "--machine", r.machine}, args...)...)).out), " ")

@@ -183,12 +183,12 @@ func releasable(host *machine.Host, folder *store.Folder, l job.Lease) error {
 		return fmt.Errorf("it belongs to %s; ask them, or root", host.Names(l.UID))
 	case l.Ended, l.Apart && !l.Unreadable:
 		return nil
-	case l.Unreadable: // its command is unknown, but not which processes have its lock open
+	case l.Unreadable: // its command is unknown, but not which processes hold its lock
 		dev, ino, err := folder.LockFile(l)
 		if err != nil {
 			return err
 		}
-		if holders := host.Proc.OpenBy(dev, ino); len(holders) > 0 {
+		if holders := host.Proc.LockedBy(dev, ino); len(holders) > 0 {
 			return fmt.Errorf("its content cannot be read, and %s (process %d) holds it; end that first: kill %d", holders[0].Command, holders[0].PID, holders[0].PID)
 		}
 		return nil

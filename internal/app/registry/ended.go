@@ -38,7 +38,7 @@ func Unattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool
 	if err != nil {
 		return l
 	}
-	holders := host.Proc.OpenBy(dev, ino)
+	holders := host.Proc.LockedBy(dev, ino)
 	if len(holders) == 0 && late {
 		holders = stoppedHolder(host, folder, l)
 	}
@@ -119,9 +119,9 @@ func NameLockHolder(host *machine.Host, folder *store.Folder, err error) error {
 		}
 		return fmt.Errorf("%w: it is %s's %s; end it (kill %d) or ask its owner, then try again", locked, p.User, p.Command, p.PID)
 	case locked.Hidden && serr == nil:
-		for _, p := range host.Proc.OpenBy(dev, ino) {
+		for _, p := range host.Proc.LockedBy(dev, ino) {
 			if p.PID != os.Getpid() {
-				return fmt.Errorf("%w; %s's %s (process %d) has it open", locked, p.User, p.Command, p.PID)
+				return fmt.Errorf("%w; %s's %s (process %d) holds it", locked, p.User, p.Command, p.PID)
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func NoteHolders(processes proc.FS, folder *store.Folder, lease job.Lease, but i
 		return err
 	}
 	holders := []job.Blocker{}
-	for _, b := range processes.OpenBy(dev, ino) {
+	for _, b := range processes.LockedBy(dev, ino) {
 		if b.PID != but {
 			b.Command = machine.BaseName(strings.Fields(b.Command)) // all users can read a lease: only names of commands, no arguments
 			holders = append(holders, b)

@@ -52,7 +52,7 @@ func (b *belongings) find(r service.Record) []service.Process {
 	}
 	if len(pids) == 0 && b.folder.Lives(b.name) {
 		if dev, ino, err := b.folder.LifeFile(b.name); err == nil {
-			for _, p := range b.host.Proc.OpenBy(dev, ino) {
+			for _, p := range b.host.Proc.LockedBy(dev, ino) {
 				pids = append(pids, p.PID)
 			}
 		}

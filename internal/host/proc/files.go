@@ -14,9 +14,10 @@ import (
 	"gpuard/internal/core/space"
 )
 
-// OpenBy lists the processes that have the file with this device number and inode open, in order of PID.
+// LockedBy lists the processes that hold a lock on the file with this device number and inode, in order of PID. Who only
+// reads the file, as each look at the leases does, has it open without a lock and is not named.
 // Only root can read the descriptors of other users' processes, so for other callers those are missing.
-func (f FS) OpenBy(dev, ino uint64) []job.Blocker {
+func (f FS) LockedBy(dev, ino uint64) []job.Blocker {
 	pids, err := f.pids()
 	if err != nil {
 		return nil
@@ -24,7 +25,7 @@ func (f FS) OpenBy(dev, ino uint64) []job.Blocker {
 	var out []job.Blocker
 	var names *userNames
 	for _, pid := range pids {
-		if !f.hasOpen(pid, dev, ino) {
+		if !f.holdsLock(pid, dev, ino) {
 			continue
 		}
 		if names == nil {
@@ -53,9 +54,10 @@ func (f FS) pids() ([]int, error) {
 	return pids, nil
 }
 
-// hasOpen reports whether one of /proc/PID/fd is that file. Such a link leads to the open file itself: no path is
-// resolved and nothing is opened. AT_STATX_DONT_SYNC keeps a dead file server from blocking the call (statx(2)).
-func (f FS) hasOpen(pid int, dev, ino uint64) bool {
+// holdsLock reports whether one of /proc/PID/fd is that file with a lock of its own, which fdinfo lists
+// (proc_pid_fdinfo(5)). Such a link leads to the open file itself: no path is resolved and nothing is opened.
+// AT_STATX_DONT_SYNC keeps a dead file server from blocking the call (statx(2)).
+func (f FS) holdsLock(pid int, dev, ino uint64) bool {
 	dir := filepath.Join(f.root, strconv.Itoa(pid), "fd")
 	d, err := os.Open(dir)
 	if err != nil {
@@ -66,7 +68,11 @@ func (f FS) hasOpen(pid int, dev, ino uint64) bool {
 	for _, name := range names {
 		var st unix.Statx_t
 		err := unix.Statx(int(d.Fd()), name, unix.AT_STATX_DONT_SYNC|unix.AT_NO_AUTOMOUNT, unix.STATX_INO, &st)
-		if err == nil && st.Ino == ino && unix.Mkdev(st.Dev_major, st.Dev_minor) == dev {
+		if err != nil || st.Ino != ino || unix.Mkdev(st.Dev_major, st.Dev_minor) != dev {
+			continue
+		}
+		info, err := f.readFile(64<<10, strconv.Itoa(pid), "fdinfo", name)
+		if err == nil && strings.Contains("\n"+string(info), "\nlock:") {
 			return true
 		}
 	}

@@ -11,56 +11,75 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestOpenByFindsRealHolders(t *testing.T) {
+// TestLockedByNamesHolders: who inherited the lock holds it, who only has the file open does not.
+func TestLockedByNamesHolders(t *testing.T) {
 	f := New("/proc")
 	path := filepath.Join(t.TempDir(), "held.lock")
-	file, err := os.Create(path)
+	held, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	cmd := exec.Command("sleep", "60")
-	cmd.ExtraFiles = []*os.File{file}
-	if err := cmd.Start(); err != nil {
+	defer held.Close()
+	read, err := os.Open(path)
+	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	waitFor(t, f, cmd.Process.Pid, func(s Stat) bool { return s.Comm == "sleep" })
+	defer read.Close()
+	with := func(file *os.File) int {
+		cmd := exec.Command("sleep", "60")
+		cmd.ExtraFiles = []*os.File{file}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+		waitFor(t, f, cmd.Process.Pid, func(s Stat) bool { return s.Comm == "sleep" })
+		return cmd.Process.Pid
+	}
+	heir := with(held)
+	with(read)
 	if err := os.Remove(path); err != nil { // a removed file is still held
 		t.Fatal(err)
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+	if err := unix.Fstat(int(held.Fd()), &st); err != nil {
 		t.Fatal(err)
 	}
-	got := f.OpenBy(st.Dev, st.Ino)
+	if got := f.LockedBy(st.Dev, st.Ino); len(got) != 0 {
+		t.Errorf("nobody locked it: %+v", got)
+	}
+	if err := unix.FcntlFlock(held.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+		t.Fatal(err)
+	}
 	var pids []int
-	for _, b := range got {
+	for _, b := range f.LockedBy(st.Dev, st.Ino) {
 		pids = append(pids, b.PID)
-		if b.PID == cmd.Process.Pid && (b.Command != "sleep 60" || b.Start == 0 || b.User == "") {
+		if b.PID == heir && (b.Command != "sleep 60" || b.Start == 0 || b.User == "") {
 			t.Errorf("holder: %+v", b)
 		}
 	}
-	want := []int{os.Getpid(), cmd.Process.Pid}
+	want := []int{os.Getpid(), heir}
 	slices.Sort(want)
 	if !slices.Equal(pids, want) {
-		t.Errorf("OpenBy names %v, want %v", pids, want)
+		t.Errorf("LockedBy names %v, want %v", pids, want)
 	}
-	if got := f.OpenBy(st.Dev+1, st.Ino); len(got) != 0 {
+	if got := f.LockedBy(st.Dev+1, st.Ino); len(got) != 0 {
 		t.Errorf("another device: %+v", got)
 	}
 }
 
-func TestOpenByOnlyLooksAtProcesses(t *testing.T) {
+func TestLockedByOnlyLooksAtProcesses(t *testing.T) {
+	const lock = "pos:\t0\nflags:\t02100002\nlock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:42 0 EOF\n"
 	f := tree(t, map[string]string{
 		"the.lock": "", "passwd": "root:x:0:0::/:/bin/sh\n",
-		"5/stat": statLine(5, "five", "S", 1, 50), "5/cmdline": "five\x00", "5/status": "Uid:\t0\t0\t0\t0\n", "5/fd/x": "",
-		"40/stat": statLine(40, "forty", "S", 1, 60), "40/cmdline": "forty\x00", "40/fd/x": "",
-		"6/stat": statLine(6, "six", "S", 1, 50), "6/fd/x": "",
-		"self/fd/x": "", "7/stat": statLine(7, "nofds", "S", 1, 50),
+		"5/stat": statLine(5, "five", "S", 1, 50), "5/cmdline": "five\x00", "5/status": "Uid:\t0\t0\t0\t0\n", "5/fd/x": "", "5/fdinfo/203": lock,
+		"40/stat": statLine(40, "forty", "S", 1, 60), "40/cmdline": "forty\x00", "40/fd/x": "", "40/fdinfo/203": lock,
+		"6/stat": statLine(6, "six", "S", 1, 50), "6/fd/x": "", "6/fdinfo/1": lock,
+		"8/stat": statLine(8, "eight", "S", 1, 50), "8/fd/x": "", "8/fdinfo/203": "pos:\t0\nflags:\t02100000\n",
+		"9/stat": statLine(9, "nine", "S", 1, 50), "9/fd/x": "",
+		"self/fd/x": "", "self/fdinfo/203": lock, "7/stat": statLine(7, "nofds", "S", 1, 50),
 	})
 	target := filepath.Join(f.root, "the.lock")
-	for _, dir := range []string{"5", "40", "self"} {
+	for _, dir := range []string{"5", "40", "8", "9", "self"} {
 		if err := os.Symlink(target, filepath.Join(f.root, dir, "fd/203")); err != nil {
 			t.Fatal(err)
 		}
@@ -72,9 +91,9 @@ func TestOpenByOnlyLooksAtProcesses(t *testing.T) {
 	if err := unix.Stat(target, &st); err != nil {
 		t.Fatal(err)
 	}
-	got := f.OpenBy(st.Dev, st.Ino)
+	got := f.LockedBy(st.Dev, st.Ino)
 	if len(got) != 2 || got[0].PID != 5 || got[0].User != "root" || got[0].Start != 50 || got[1].PID != 40 || got[1].Command != "forty" {
-		t.Errorf("OpenBy = %+v", got)
+		t.Errorf("LockedBy = %+v", got)
 	}
 }
 

@@ -63,7 +63,7 @@ func (f *Folder) Live(instance string) (*Lock, error) {
 // Lives reports whether the command of an instance, or a process that it started, is alive.
 func (f *Folder) Lives(instance string) bool { return held(f.instancePath(instance, lifeLock)) }
 
-// LifeFile returns device and inode of that lock's file, to find the processes that have it open.
+// LifeFile returns device and inode of that lock's file, to find the processes that hold it.
 func (f *Folder) LifeFile(instance string) (dev, ino uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(f.instancePath(instance, lifeLock), &st); err != nil {
