@@ -8,10 +8,11 @@ LINT_VERSION := v2.15.0
 NFPM     := .cache/bin/nfpm
 NFPM_VERSION := v2.45.2
 COMPOSE_VERSION := v2.32.4
+NVIDIA   ?= 470 525 535 550 555
 
 export CGO_ENABLED ?= 0
 
-.PHONY: all build pages test race lint vet fuzz bench shape docs check steady soak gpu-check check-kubernetes release compose clean
+.PHONY: all build pages test race lint vet fuzz bench shape docs check steady soak gpu-check check-kubernetes release compose nvidia clean
 
 all: build test
 
@@ -94,6 +95,9 @@ check-kubernetes: build ## a real API server, scheduler and controllers, and a k
 # With exactly the Go of go.mod, which is downloaded where another is installed: another one makes other bytes.
 release: $(NFPM) ## VERSION=v1.2.3: archives, packages and checksums for amd64 and arm64, in dist/release
 	GOTOOLCHAIN=go$$($(GO) list -m -f '{{.GoVersion}}') $(GO) run -trimpath ./cmd/release -version "$(VERSION)" -nfpm $(NFPM)
+
+nvidia: ## NVIDIA's own libraries of these drivers, for the tests that ask them; needs apt-get
+	test/nvidia/fetch .cache/nvidia $(NVIDIA)
 
 compose: .cache/bin/docker-compose-$(COMPOSE_VERSION) ## root: the plugin of docker for the tests of projects
 	install -D $< /usr/local/lib/docker/cli-plugins/docker-compose

@@ -97,6 +97,7 @@ func probes() []probe {
 		{"gpu", driver, rare},
 		{"no nvidia libraries", withoutLibraries, rare},
 		{"traces", func() error { return file(filepath.Join(traces(), "philly_11cb48.csv.gz"))() }, rare},
+		{"nvidia", libraries, rare},
 	}
 }
 
@@ -169,18 +170,38 @@ func Traces(t testing.TB) string {
 	return traces()
 }
 
-func traces() string {
-	if dir := os.Getenv("GPUARD_TRACES"); dir != "" {
+func traces() string { return folder("GPUARD_TRACES", "../shared/traces") }
+
+// NVIDIA is the folder of NVIDIA's own libraries, which t needs: GPUARD_NVIDIA, else the one into which make nvidia puts them.
+// Each version has a folder in it.
+func NVIDIA(t testing.TB) string {
+	t.Helper()
+	Need(t, "nvidia")
+	return nvidia()
+}
+
+func nvidia() string { return folder("GPUARD_NVIDIA", ".cache/nvidia") }
+
+func libraries() error {
+	if found, _ := filepath.Glob(filepath.Join(nvidia(), "*", "libcuda.so.1")); len(found) == 0 {
+		return fmt.Errorf("there is no %s/VERSION/libcuda.so.1; make nvidia fetches it", nvidia())
+	}
+	return nil
+}
+
+// folder is what a variable names, else path in the repository.
+func folder(variable, path string) string {
+	if dir := os.Getenv(variable); dir != "" {
 		return dir
 	}
 	dir, err := os.Getwd()
 	for err == nil && dir != "/" {
 		if _, lost := os.Stat(filepath.Join(dir, "go.mod")); lost == nil {
-			return filepath.Join(dir, "../shared/traces")
+			return filepath.Join(dir, path)
 		}
 		dir = filepath.Dir(dir)
 	}
-	return ""
+	return filepath.Join("/nowhere", path)
 }
 
 // Has reports whether the machine has what name means, for a part of t.
@@ -226,10 +247,8 @@ func probeOf(name string) (p probe, known bool) {
 }
 
 func (p probe) required(wanted string) bool {
-	if wanted == "all" {
-		return p.kind != rare
-	}
-	return slices.Contains(strings.Split(wanted, ","), p.name)
+	names := strings.Split(wanted, ",")
+	return slices.Contains(names, p.name) || slices.Contains(names, "all") && p.kind != rare
 }
 
 // program: these command lines end with 0. The first word of each is the name of the program; where there is only that, it is
@@ -298,17 +317,10 @@ func compose() error {
 
 // nfpm is what make release makes packages with, at the place where make installs it.
 func nfpm() error {
-	dir, err := os.Getwd()
-	for err == nil && dir != "/" {
-		if _, lost := os.Stat(filepath.Join(dir, "go.mod")); lost == nil {
-			if _, err = os.Stat(filepath.Join(dir, ".cache/bin/nfpm")); err != nil {
-				err = fmt.Errorf("%w; make .cache/bin/nfpm installs it", err)
-			}
-			return err
-		}
-		dir = filepath.Dir(dir)
+	if err := file(folder("", ".cache/bin/nfpm"))(); err != nil {
+		return fmt.Errorf("%w; make .cache/bin/nfpm installs it", err)
 	}
-	return errors.Join(err, errors.New("this is not in the repository"))
+	return nil
 }
 
 func root() error {

@@ -83,26 +83,6 @@ func TestBuildIsShared(t *testing.T) {
 	}
 }
 
-func TestTwoBuildersAtOnce(t *testing.T) {
-	t.Parallel()
-	paths := Build(t)
-	dir := filepath.Join(t.TempDir(), "same")
-	done := make(chan bool)
-	for range 2 {
-		go func() {
-			defer func() { done <- true }()
-			build(t, dir, nil)
-		}()
-	}
-	<-done
-	<-done
-	for _, path := range []string{paths.Library, paths.SMI, paths.Job} {
-		if _, err := os.Stat(filepath.Join(dir, filepath.Base(path))); err != nil {
-			t.Errorf("after two builds at once: %v", err)
-		}
-	}
-}
-
 func TestMachineIsTheSameEveryTime(t *testing.T) {
 	a, b := New(t, A100(0), H100(1)), New(t, A100(0), H100(1))
 	for _, gpu := range []string{"0", "1"} {

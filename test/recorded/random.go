@@ -2,6 +2,7 @@ package recorded
 
 import (
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"strings"
 
@@ -31,6 +32,11 @@ type generator struct {
 
 func (g generator) one(of ...string) string { return of[g.IntN(len(of))] }
 
+// blank is one of those that a C library skips, or one that it does not.
+func (g generator) blank() string {
+	return g.one(" ", " ", "  ", "\t", "\n", "\v", "\f", "\r", "\u00a0", "\u2003")
+}
+
 func (g generator) order() *string {
 	switch g.IntN(10) {
 	case 0, 1, 2:
@@ -49,6 +55,8 @@ func (g generator) value() *string {
 		return nil
 	case 1:
 		return new(g.one("", " ", "\t", ",", ",,", "-1", "all", "none", "void", "NoDevFiles"))
+	case 2:
+		return new(g.long())
 	}
 	entry := g.number
 	switch g.IntN(10) {
@@ -69,6 +77,19 @@ func (g generator) value() *string {
 		separator = g.one(" ", ";", ", ", " ,", ",,", ":", "|", ".")
 	}
 	return new(strings.Join(entries, separator))
+}
+
+// long is a value near one of the sizes from which drivers take it for unset.
+func (g generator) long() string {
+	size := []int{1024, 1024, 2625}[g.IntN(3)] + g.IntN(5) - 3
+	start := g.one(g.number(), g.identifier(), "0,"+g.number())
+	filler := g.one("0", " ", "x", ",", "9", "1,2,3,", "GPU-")
+	switch text := start + strings.Repeat(filler, size); g.IntN(3) {
+	case 0:
+		return strings.Repeat(g.one(" ", "0"), max(0, size-len(start))) + start
+	default:
+		return text[:size]
+	}
 }
 
 // length is mostly small, and now and then more than any machine has.
@@ -93,17 +114,32 @@ func (g generator) anything() string {
 func (g generator) number() string {
 	n := g.IntN(len(g.m.Devices) + 1)
 	text := fmt.Sprint(n)
-	switch g.IntN(16) {
+	switch g.IntN(18) {
 	case 0:
-		return g.one("-1", "-0", "+0", fmt.Sprintf("-%d", n), fmt.Sprintf("%d", 1000+n))
+		return g.one("-1", "-0", "+0", fmt.Sprintf("-%d", n), fmt.Sprintf("+%d", n), fmt.Sprintf("%d", 1000+n))
 	case 1:
-		return g.one(" ", "\t", "  ", "\n") + text
+		return g.blank() + text
 	case 2:
-		return text + g.one(" ", "\t", "\n", "gpu", ".5", "-3", "x", "e", " 1", ":0", "/0")
+		return text + g.one(g.blank(), "gpu", ".5", "-3", "x", "e", " 1", ":0", "/0", "\"", "'", ";", "٣")
 	case 3:
-		return g.one("+", "0", "00", "0x", "0X", "0b", "0o", "#") + text
+		return g.one("+", "0", "00", "0x", "0X", "0b", "0o", "#", "--", "+-", "- ") + text
+	case 4:
+		return g.large(n)
 	}
 	return text
+}
+
+// large is a number that means n, or another one, where it is cut to 32 bits, or to 64.
+func (g generator) large(n int) string {
+	number := big.NewInt(int64(n))
+	for range 1 + g.IntN(2) {
+		power := new(big.Int).Lsh(big.NewInt(1+int64(g.IntN(3))), uint([]int{16, 31, 32, 33, 63, 64, 65}[g.IntN(7)])) //nolint:gosec // small
+		number.Add(number, power)
+	}
+	if g.IntN(3) == 0 {
+		number.Neg(number)
+	}
+	return number.String()
 }
 
 func (g generator) identifier() string {
@@ -119,26 +155,51 @@ func (g generator) identifier() string {
 		return "GPU-00000000"
 	}
 	id := all[g.IntN(len(all))]
+	switch g.IntN(12) {
+	case 0:
+		id = "MIG-" + id
+	case 1:
+		id = "MIG-" + id[4:]
+	case 2:
+		id = "MIG-" + id + g.one("/", "/0", "/0/0", "/1/0", "/01/0", "/1/0x", "/ 1/0", "//", "/1/0/0", "/x")
+	}
+	for range g.IntN(3) {
+		id = g.changed(id)
+	}
+	return id
+}
+
+// changed is an identifier with one thing done to it.
+func (g generator) changed(id string) string {
+	at := 0 // somewhere behind the first letters
+	if len(id) > 4 {
+		at = 4 + g.IntN(len(id)-3)
+	}
 	switch g.IntN(14) {
 	case 0, 1, 2:
-		return id[:min(len(id), 4+g.IntN(len(id)-3))] // a prefix
+		return id[:at] // a prefix
 	case 3:
 		return strings.ToLower(id)
 	case 4:
 		return strings.ToUpper(id)
 	case 5:
-		return strings.ReplaceAll(id, "-", "")
+		return id[:min(4, len(id))] + strings.ToUpper(id[min(4, len(id)):])
 	case 6:
-		return g.one(" ", "\t") + id
+		return strings.ReplaceAll(id, "-", "")
 	case 7:
-		return id + g.one(" ", "x", "0", "-", "/0/0", "/0")
-	case 8: // a digit that is wrong
-		at := 4 + g.IntN(len(id)-4)
-		return id[:at] + g.one("0", "7", "f", "-") + id[at+1:]
+		return id[:min(4, len(id))] + strings.ReplaceAll(id[min(4, len(id)):], "-", "")
+	case 8:
+		return g.blank() + id
 	case 9:
+		return id + g.one(g.blank(), "x", "0", "-", "/0/0", "/0", "_")
+	case 10: // between two digits
+		return id[:at] + g.one("-", "-", "--", g.blank(), "x", "/", "0") + id[at:]
+	case 11: // a digit that is wrong
+		if at < len(id) {
+			return id[:at] + g.one("0", "7", "f", "-", "g") + id[at+1:]
+		}
+	case 12:
 		return strings.TrimPrefix(strings.TrimPrefix(id, "GPU-"), "MIG-")
-	case 10:
-		return "MIG-" + id
 	}
 	return id
 }

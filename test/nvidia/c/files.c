@@ -1,0 +1,324 @@
+// The libc calls through which NVIDIA's libraries reach the kernel. Device files of the machine open as empty memory files,
+// which are known again by their number; what is read of /proc and /sys comes from the machine's folder. Where the
+// libraries would make or change device files, nothing happens.
+#define _GNU_SOURCE
+#include "machine.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+// REAL is the function of libc that this one is in front of.
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+enum { PATH_SIZE = 4096, MAX_FILES = 4096 };
+
+// Major numbers of the device files; /proc/devices of the machine says the same.
+enum { MAJOR_DEVICE = 195, MAJOR_UVM = 235, MAJOR_CAPABILITY = 237 };
+
+static struct {
+    enum kind kind;
+    int minor;
+} files[MAX_FILES];
+
+static enum kind kind_of(int file) { return file >= 0 && file < MAX_FILES ? files[file].kind : NO_DEVICE; }
+
+// device_file says which device file a path is, ABSENT for one of NVIDIA's that the machine lacks.
+static enum kind device_file(const char *path, int *minor)
+{
+    *minor = 0;
+    if (path == NULL || strncmp(path, "/dev/nvidia", 11) != 0)
+        return NO_DEVICE;
+    const char *rest = path + 11;
+    if (strcmp(rest, "ctl") == 0) {
+        *minor = 255;
+        return CONTROL;
+    }
+    if (strcmp(rest, "-uvm") == 0)
+        return UVM;
+    if (strcmp(rest, "-uvm-tools") == 0) {
+        *minor = 1;
+        return UVM;
+    }
+    if (sscanf(rest, "-caps/nvidia-cap%d", minor) == 1)
+        return CAPABILITY;
+    if (sscanf(rest, "%d", minor) == 1 && *minor >= 0 && *minor < gpu_count)
+        return DEVICE;
+    return ABSENT;
+}
+
+// in_machine is where the machine has this path of /proc or /sys.
+static const char *in_machine(const char *path, char moved[PATH_SIZE])
+{
+    static const char *const places[] = {"/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/sys/module/nvidia", "/sys/bus/pci/devices", "/sys/devices/pci"};
+    for (size_t i = 0; path != NULL && *root != '\0' && i < sizeof places / sizeof *places; i++)
+        if (strncmp(path, places[i], strlen(places[i])) == 0) {
+            snprintf(moved, PATH_SIZE, "%s%s", root, path);
+            return moved;
+        }
+    return path;
+}
+
+static int open_device(const char *path, enum kind kind, int minor, int flags)
+{
+    errno = kind == ABSENT ? ENOENT : kind == DEVICE ? (int)gpus[minor].denied : 0;
+    if (errno != 0) {
+        say("open %s: error %d\n", path, errno);
+        return -1;
+    }
+    int file = (int)syscall(SYS_memfd_create, "nvidia", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
+    if (file >= 0 && file < MAX_FILES) {
+        files[file].kind = kind;
+        files[file].minor = minor;
+    }
+    say("open %s = %d\n", path, file);
+    return file;
+}
+
+static int open_path(int folder, const char *path, int flags, mode_t mode)
+{
+    char moved[PATH_SIZE];
+    int minor;
+    enum kind kind = device_file(path, &minor);
+    if (kind != NO_DEVICE)
+        return open_device(path, kind, minor, flags);
+    int file = (int)syscall(SYS_openat, folder, in_machine(path, moved), flags, mode);
+    if (file >= 0 && file < MAX_FILES)
+        files[file].kind = NO_DEVICE;
+    return file;
+}
+
+#define MODE(flags, mode)                       \
+    mode_t mode = 0;                            \
+    if ((flags) & (O_CREAT | O_TMPFILE)) {      \
+        va_list arguments;                      \
+        va_start(arguments, flags);             \
+        mode = (mode_t)va_arg(arguments, int);  \
+        va_end(arguments);                      \
+    }
+int open(const char *path, int flags, ...)
+{
+    MODE(flags, mode)
+    return open_path(AT_FDCWD, path, flags, mode);
+}
+int open64(const char *path, int flags, ...)
+{
+    MODE(flags, mode)
+    return open_path(AT_FDCWD, path, flags | O_LARGEFILE, mode);
+}
+int openat(int folder, const char *path, int flags, ...)
+{
+    MODE(flags, mode)
+    return open_path(folder, path, flags, mode);
+}
+int openat64(int folder, const char *path, int flags, ...)
+{
+    MODE(flags, mode)
+    return open_path(folder, path, flags | O_LARGEFILE, mode);
+}
+FILE *fopen(const char *path, const char *mode)
+{
+    char moved[PATH_SIZE];
+    return REAL(fopen)(in_machine(path, moved), mode);
+}
+FILE *fopen64(const char *path, const char *mode)
+{
+    char moved[PATH_SIZE];
+    return REAL(fopen64)(in_machine(path, moved), mode);
+}
+DIR *opendir(const char *path)
+{
+    char moved[PATH_SIZE];
+    return REAL(opendir)(in_machine(path, moved));
+}
+int scandir(const char *path, struct dirent ***list, int (*wanted)(const struct dirent *), int (*order)(const struct dirent **, const struct dirent **))
+{
+    char moved[PATH_SIZE];
+    return REAL(scandir)(in_machine(path, moved), list, wanted, order);
+}
+ssize_t readlink(const char *path, char *target, size_t size)
+{
+    char moved[PATH_SIZE];
+    return REAL(readlink)(in_machine(path, moved), target, size);
+}
+int access(const char *path, int mode)
+{
+    char moved[PATH_SIZE];
+    int minor;
+    enum kind kind = device_file(path, &minor);
+    if (kind == NO_DEVICE)
+        return REAL(access)(in_machine(path, moved), mode);
+    errno = kind == ABSENT ? ENOENT : 0;
+    return kind == ABSENT ? -1 : 0;
+}
+// realpath gives the path as the machine has it, without the folder in front.
+char *realpath(const char *path, char *resolved)
+{
+    char moved[PATH_SIZE];
+    const char *within = in_machine(path, moved);
+    if (within == path)
+        return REAL(realpath)(path, resolved);
+    char *found = REAL(realpath)(within, NULL);
+    if (found == NULL)
+        return NULL;
+    const char *plain = strncmp(found, root, strlen(root)) == 0 ? found + strlen(root) : found;
+    if (resolved == NULL)
+        resolved = malloc(PATH_SIZE);
+    if (resolved != NULL)
+        snprintf(resolved, PATH_SIZE, "%s", plain);
+    free(found);
+    return resolved;
+}
+
+// stat_device fills in what a device file looks like: 1 done, 0 it is none, -1 it is absent.
+static int stat_device(const char *path, struct stat *to)
+{
+    int minor;
+    enum kind kind = device_file(path, &minor);
+    if (kind == NO_DEVICE)
+        return 0;
+    if (kind == ABSENT || (kind == DEVICE && gpus[minor].denied == ENOENT)) {
+        errno = ENOENT;
+        return -1;
+    }
+    memset(to, 0, sizeof *to);
+    to->st_mode = S_IFCHR | (kind == CAPABILITY ? 0444 : 0666);
+    to->st_nlink = 1;
+    to->st_rdev = makedev(kind == UVM ? MAJOR_UVM : kind == CAPABILITY ? MAJOR_CAPABILITY : MAJOR_DEVICE, (unsigned)minor);
+    return 1;
+}
+// The old names with a version are those of a library that was linked with a glibc before 2.33.
+#define STAT(name, type)                                            \
+    int name(const char *path, struct type *to)                     \
+    {                                                               \
+        char moved[PATH_SIZE];                                      \
+        int done = stat_device(path, (struct stat *)to);            \
+        if (done != 0)                                              \
+            return done < 0 ? -1 : 0;                               \
+        return REAL(name)(in_machine(path, moved), to);             \
+    }
+#define OLD_STAT(name, type)                                        \
+    int name(int version, const char *path, struct type *to)        \
+    {                                                               \
+        char moved[PATH_SIZE];                                      \
+        int done = stat_device(path, (struct stat *)to);            \
+        if (done != 0)                                              \
+            return done < 0 ? -1 : 0;                               \
+        int (*real)(int, const char *, struct type *) = dlsym(RTLD_NEXT, #name); \
+        return real(version, in_machine(path, moved), to);          \
+    }
+STAT(stat, stat)
+STAT(stat64, stat64)
+STAT(lstat, stat)
+STAT(lstat64, stat64)
+OLD_STAT(__xstat, stat)
+OLD_STAT(__xstat64, stat64)
+OLD_STAT(__lxstat, stat)
+
+static int stat_file(int file, struct stat *to)
+{
+    char path[MAX_TEXT];
+    const int minor = files[file].minor;
+    switch (files[file].kind) {
+    case CONTROL:
+        return stat_device("/dev/nvidiactl", to) == 1 ? 0 : -1;
+    case UVM:
+        return stat_device("/dev/nvidia-uvm", to) == 1 ? 0 : -1;
+    case CAPABILITY:
+        snprintf(path, sizeof path, "/dev/nvidia-caps/nvidia-cap%d", minor);
+        return stat_device(path, to) == 1 ? 0 : -1;
+    default:
+        snprintf(path, sizeof path, "/dev/nvidia%d", minor);
+        return stat_device(path, to) == 1 ? 0 : -1;
+    }
+}
+int fstat(int file, struct stat *to) { return kind_of(file) == NO_DEVICE ? REAL(fstat)(file, to) : stat_file(file, to); }
+int __fxstat(int version, int file, struct stat *to)
+{
+    int (*real)(int, int, struct stat *) = dlsym(RTLD_NEXT, "__fxstat");
+    return kind_of(file) == NO_DEVICE ? real(version, file, to) : stat_file(file, to);
+}
+
+// What would make, change or remove device files: as root the libraries do.
+static bool of_devices(const char *path) { return path != NULL && (strncmp(path, "/dev/nvidia", 11) == 0 || strncmp(path, "/dev/char/", 10) == 0); }
+int mknod(const char *path, mode_t mode, dev_t device) { return of_devices(path) ? 0 : REAL(mknod)(path, mode, device); }
+int __xmknod(int version, const char *path, mode_t mode, dev_t *device)
+{
+    int (*real)(int, const char *, mode_t, dev_t *) = dlsym(RTLD_NEXT, "__xmknod");
+    return of_devices(path) ? 0 : real(version, path, mode, device);
+}
+int chmod(const char *path, mode_t mode) { return of_devices(path) ? 0 : REAL(chmod)(path, mode); }
+int chown(const char *path, uid_t user, gid_t group) { return of_devices(path) ? 0 : REAL(chown)(path, user, group); }
+int unlink(const char *path) { return of_devices(path) ? 0 : REAL(unlink)(path); }
+int remove(const char *path) { return of_devices(path) ? 0 : REAL(remove)(path); }
+int symlink(const char *target, const char *path) { return of_devices(path) ? 0 : REAL(symlink)(target, path); }
+int mkdir(const char *path, mode_t mode) { return of_devices(path) ? 0 : REAL(mkdir)(path, mode); }
+
+int close(int file)
+{
+    if (file >= 0 && file < MAX_FILES)
+        files[file].kind = NO_DEVICE;
+    return REAL(close)(file);
+}
+static int copied(int from, int to)
+{
+    if (to >= 0 && to < MAX_FILES) {
+        files[to].kind = kind_of(from);
+        files[to].minor = files[to].kind == NO_DEVICE ? 0 : files[from].minor;
+    }
+    return to;
+}
+int dup(int file) { return copied(file, REAL(dup)(file)); }
+int dup2(int file, int to) { return copied(file, REAL(dup2)(file, to)); }
+int dup3(int file, int to, int flags) { return copied(file, REAL(dup3)(file, to, flags)); }
+static int file_control(int file, int command, void *argument)
+{
+    int answer = (int)syscall(SYS_fcntl, file, command, argument);
+    return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? copied(file, answer) : answer;
+}
+#define FCNTL(name)                                      \
+    int name(int file, int command, ...)                 \
+    {                                                    \
+        va_list arguments;                               \
+        va_start(arguments, command);                    \
+        void *argument = va_arg(arguments, void *);      \
+        va_end(arguments);                               \
+        return file_control(file, command, argument);    \
+    }
+FCNTL(fcntl)
+FCNTL(fcntl64)
+
+// Registers and queues of a GPU are plain memory, in which nothing ever happens.
+void *mmap(void *at, size_t size, int protection, int flags, int file, off_t offset)
+{
+    if (kind_of(file) != NO_DEVICE) {
+        protection = PROT_READ | PROT_WRITE;
+        flags = (flags & ~MAP_SHARED) | MAP_PRIVATE | MAP_ANONYMOUS;
+        file = -1;
+        offset = 0;
+    }
+    return (void *)syscall(SYS_mmap, at, size, protection, flags, file, offset);
+}
+void *mmap64(void *at, size_t size, int protection, int flags, int file, off_t offset) { return mmap(at, size, protection, flags, file, offset); }
+
+int ioctl(int file, unsigned long request, ...)
+{
+    va_list arguments;
+    va_start(arguments, request);
+    void *argument = va_arg(arguments, void *);
+    va_end(arguments);
+    if (kind_of(file) == NO_DEVICE)
+        return (int)syscall(SYS_ioctl, file, request, argument);
+    return answer_ioctl(files[file].kind, request, argument);
+}
