@@ -40,7 +40,7 @@ type set struct {
 func sets() []set {
 	const (
 		// The command of the lease is sleep only after gpuard has become it.
-		job         = "gpuard run -q -- sleep 300 & job=$!; sleeping=$job; for n in $(seq 600); do grep -q sleep /proc/$job/comm && break; sleep 0.05; done"
+		job         = "gpuard run -q -- sleep 300 & job=$!; sleeping=$job; for n in $(seq 600); do tr '\\0' ' ' </proc/$job/cmdline | grep -q ^sleep && break; sleep 0.05; done"
 		project     = "printf 'services:\\n  node:\\n    each: gpu\\n    command: sleep 300\\n' >gpuard.yaml; trap 'gpuard down --now >/dev/null 2>&1' EXIT"
 		kernel      = `export JUPYTER_DATA_DIR="$PWD/jupyter"; mkdir -p jupyter/kernels/python3; echo '{"argv": ["python3", "{connection_file}"]}' >jupyter/kernels/python3/kernel.json`
 		unit        = `export SYSTEMD_UNIT_PATH="$PWD/units"; mkdir -p units; printf '[Service]\nExecStart=/bin/sleep 1\n' | tee units/ollama.service >units/tts@.service; printf '#!/bin/sh\n' >serve.sh; chmod +x serve.sh`

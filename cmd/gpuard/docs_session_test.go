@@ -117,7 +117,8 @@ func (s session) run(t *testing.T, folder string, commands []string) []reply {
 // awaited is a command as it is typed here. One that sleeps in the background must have begun before it is asked about,
 // and must not outlive the page.
 func awaited(command string) string {
-	const begun = "until grep -q sleep /proc/$!/comm; do :; done"
+	// Its name is there earlier than its arguments and environment.
+	const begun = `until tr "\0" " " </proc/$!/cmdline | grep -q ^sleep; do :; done`
 	if regexp.MustCompile(`\bsleep \d+ *&$`).MatchString(command) {
 		command += " sleeping=\"$sleeping $!\"; " + begun
 	} else if strings.HasSuffix(command, "&") {

@@ -154,8 +154,8 @@ func TestEvictContainer(t *testing.T) {
 	eventually(t, "the process in the namespace runs", func() bool {
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%[1]d/children", cmd.Process.Pid))
 		_, _ = fmt.Sscan(string(children), &pid)
-		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-		return string(comm) == "sleep\n"
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		return strings.HasPrefix(string(line), "sleep\x00")
 	})
 	r.Write(fmt.Sprintf("gpus/0/procs.d/%d", pid), "3G C\n")
 	contains(t, r.evict(1, strconv.Itoa(pid)).Error, "another PID namespace")

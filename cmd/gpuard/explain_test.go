@@ -66,7 +66,7 @@ func TestExplainLease(t *testing.T) {
 CUDA_VISIBLE_DEVICES=1 sleep 61 & moved=$!
 CUDA_VISIBLE_DEVICES=-1 sleep 62 & blind=$!
 sleep 63 & plain=$!
-for p in $moved $blind $plain; do until grep -q sleep /proc/$p/comm; do :; done; done
+for p in $moved $blind $plain; do until tr -d '\0' </proc/$p/cmdline | grep -q ^sleep6; do :; done; done
 echo $GPUARD_LEASE $$ $moved $blind $plain
 trap 'kill $moved $blind $plain' EXIT
 read line`

@@ -23,7 +23,7 @@ func TestKeptLease(t *testing.T) {
 	var lease string
 	var pid int
 	// The name is that of the moment in which the command's end is noticed.
-	cmd := r.job("sh", "-c", `sleep 1000 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo $GPUARD_LEASE $!; read end`)
+	cmd := r.job("sh", "-c", `sleep 1000 & until tr '\0' ' ' </proc/$!/cmdline | grep -q ^sleep; do :; done; echo $GPUARD_LEASE $!; read end`)
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -139,7 +139,7 @@ func TestEndNamesHolders(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, "demo:1xL4")
-			cmd := program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "1h", c.flag, "--", "sh", "-c", `sleep 1008 >/dev/null 2>&1 & until read name </proc/$!/comm && [ "$name" = sleep ]; do :; done; echo $!`)
+			cmd := program(t, r.state, nil, "run", "--machine", r.machine, "--timeout", "1h", c.flag, "--", "sh", "-c", `sleep 1008 >/dev/null 2>&1 & until tr '\0' ' ' </proc/$!/cmdline | grep -q ^sleep; do :; done; echo $!`)
 			got := run(t, cmd)
 			pid, err := strconv.Atoi(strings.TrimSpace(got.out))
 			if err != nil {

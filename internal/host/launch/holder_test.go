@@ -403,8 +403,8 @@ func TestHolderSurvivesExec(t *testing.T) {
 	for i, a := range commands {
 		began(t, path("marker", i))
 		eventually(t, "the command runs", func() bool {
-			name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", a.cmd.Process.Pid))
-			return string(name) == "sleep\n"
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", a.cmd.Process.Pid))
+			return strings.HasPrefix(string(line), "sleep\x00")
 		})
 	}
 	time.Sleep(50 * time.Millisecond)

@@ -32,7 +32,7 @@ func TestLockedByNamesHolders(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		waitFor(t, f, cmd.Process.Pid, func(s Stat) bool { return s.Comm == "sleep" })
+		waitFor(t, f, cmd.Process.Pid, func(Stat) bool { return f.Describe(cmd.Process.Pid).Command == "sleep 60" })
 		return cmd.Process.Pid
 	}
 	heir := with(held)

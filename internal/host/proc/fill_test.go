@@ -99,7 +99,7 @@ func TestFillRealProcess(t *testing.T) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	f := New("/proc")
-	waitFor(t, f, cmd.Process.Pid, func(s Stat) bool { return s.Comm == "sleep" })
+	waitFor(t, f, cmd.Process.Pid, func(Stat) bool { return f.Describe(cmd.Process.Pid).Command == "sleep 60" })
 	m := gpu.Machine{Processes: []gpu.Process{{PID: cmd.Process.Pid, GPU: "GPU-a"}}}
 	now := time.Now()
 	f.Fill(&m, now, false)

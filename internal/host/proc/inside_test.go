@@ -83,7 +83,7 @@ func TestInsideRealProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	waitFor(t, f, cmd.Process.Pid, func(s Stat) bool { return s.Comm == "sleep" })
+	waitFor(t, f, cmd.Process.Pid, func(Stat) bool { return f.Describe(cmd.Process.Pid).Command == "sleep 60" })
 	p, err := f.Process(cmd.Process.Pid)
 	if err != nil || p.Command != "sleep 60" || int(*p.UID) != os.Getuid() {
 		t.Errorf("%+v, %v", p, err)
