@@ -169,7 +169,7 @@ func TestDriverRace(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
 	r.occupyGPU(0, "20G", fakegpu.Compute)
-	r.Delay("nvmlDeviceGetUtilizationRates", fakegpu.Any, 100)
+	r.Delay("nvmlDeviceGetTemperature", fakegpu.Any, 100)
 	for round := range 4 {
 		over := filepath.Join(r.Dir, fmt.Sprint("over", round))
 		codes := make(chan int, 2)

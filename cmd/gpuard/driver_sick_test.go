@@ -59,7 +59,7 @@ func TestDriverHangs(t *testing.T) {
 		{"nvmlDeviceGetHandleByIndex_v2", ""},
 		{"nvmlDeviceGetUUID", ""},
 		{"nvmlDeviceGetMemoryInfo_v2", uuid(1)},
-		{"nvmlDeviceGetUtilizationRates", uuid(1)},
+		{"nvmlDeviceGetTemperature", uuid(1)},
 		{"nvmlDeviceGetComputeRunningProcesses_v3", uuid(1)},
 	}
 	for _, test := range tests {
@@ -104,7 +104,7 @@ func TestDriverHangs(t *testing.T) {
 func TestDriverHangsFiveSeconds(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
-	r.Hang("nvmlDeviceGetPowerUsage", 0)
+	r.Hang("nvmlDeviceGetTemperature", 0)
 	stuck := newRack(t, a100s(2)...)
 	stuck.Hang("nvmlInit_v2", fakegpu.Any)
 	var wait sync.WaitGroup

@@ -51,7 +51,7 @@ func TestRunVerifyJSON(t *testing.T) {
 func TestRunJSONRemarks(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
-	r.Hang("nvmlDeviceGetPowerUsage", 0)
+	r.Hang("nvmlDeviceGetTemperature", 0)
 	got := run(t, r.hasty("run", "--json", "--", "true"))
 	said := objects(t, got.err)
 	if got.code != 0 || len(said) == 0 {
@@ -65,7 +65,7 @@ func TestRunJSONRemarks(t *testing.T) {
 func TestSilentDeviceIsNamed(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
-	r.Hang("nvmlDeviceGetPowerUsage", 0)
+	r.Hang("nvmlDeviceGetTemperature", 0)
 	got := run(t, r.hasty("run", "--gpus", "2", "--no-wait", "--", "true"))
 	same(t, "exit", got.code, 120)
 	contains(t, got.err, "gpuard: waited ", "s for GPU 0: no answer within 1s; gpuard status shows it")

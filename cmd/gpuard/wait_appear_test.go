@@ -393,7 +393,7 @@ func TestWaitBesideHung(t *testing.T) {
 	r := newRack(t, a100s(2)...)
 	end := r.holds("0")
 	first := r.waits(1, r.trusting("run", "-q", "--device", "0", "--", "sh", "-c", "echo $GPUARD_GPUS")) // a minute for the driver
-	r.Hang("nvmlDeviceGetUtilizationRates", 1)
+	r.Hang("nvmlDeviceGetTemperature", 1)
 	time.Sleep(time.Second) // the first in line reads the machine every 200 ms; how often it did so does not matter
 	end()
 	select {

@@ -52,8 +52,11 @@ type Lab struct {
 	Library Library
 
 	t     testing.TB
-	root  string // of /proc and /sys, with the machine's file
+	text  string // the machine's file
+	root  string // of /proc and /sys, with that file
 	built string // the preloaded library, and ask
+
+	module string // version of the kernel module
 }
 
 // New makes the machine that machines/NAME.txt describes.
@@ -63,17 +66,70 @@ func New(t testing.TB, library Library, name string) *Lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &Lab{Library: library, t: t, root: t.TempDir(), built: build(t)}
-	l.Machine = parse(t, string(text))
+	l := &Lab{Library: library, t: t, text: string(text), root: t.TempDir(), built: build(t)}
+	l.Module(library.Version)
+	l.Machine = parse(t, l.text)
 	l.Machine.Driver = library.Version
-	l.write("machine", "driver "+library.Version+"\n"+string(text))
 	l.plant()
 	return l
 }
 
+// Set adds a line to what the machine's file says of a GPU, counted from 0. Programs that start later see it.
+func (l *Lab) Set(gpu int, line string) {
+	l.t.Helper()
+	parts := strings.Split(l.text, "\ngpu ")
+	parts[gpu] += "\n" + line
+	l.text = strings.Join(parts, "\ngpu ")
+	l.Module(l.module)
+}
+
+// Module changes the version of the pretended kernel module, which is that of the library otherwise.
+func (l *Lab) Module(version string) {
+	l.t.Helper()
+	l.module = version
+	l.write("machine", "driver "+version+"\n"+l.text+"\n")
+}
+
 // Env is what a program needs to run on this machine.
 func (l *Lab) Env() []string {
-	return []string{"LD_PRELOAD=" + filepath.Join(l.built, "driver.so"), "LD_LIBRARY_PATH=" + l.Library.Folder, "NVIDIA_LAB=" + filepath.Join(l.root, "machine")}
+	return []string{
+		"LD_PRELOAD=" + filepath.Join(l.built, "driver.so"), "LD_LIBRARY_PATH=" + l.Library.Folder,
+		"NVIDIA_LAB=" + filepath.Join(l.root, "machine"), "NVIDIA_LAB_LOG=" + filepath.Join(l.root, "log"),
+	}
+}
+
+// Own is a command that prints what libcuda shows to it, in the form that Shown reads.
+func (l *Lab) Own() []string { return []string{filepath.Join(l.built, "ask"), "own"} }
+
+// Shown reads a line of ask: the code of cuInit and the devices.
+func (l *Lab) Shown(line string) (code int, devices []gpu.UUID) {
+	l.t.Helper()
+	words := strings.Fields(line)
+	if len(words) == 0 {
+		l.t.Fatalf("libcuda %s gave no answer", l.Library.Version)
+	}
+	code, err := strconv.Atoi(words[0])
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, digits := range words[1:] {
+		devices = append(devices, l.identity(digits))
+	}
+	return code, devices
+}
+
+// Calls is how often programs have called the kernel driver since the last time.
+func (l *Lab) Calls() int {
+	l.t.Helper()
+	path := filepath.Join(l.root, "log")
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return strings.Count("\n"+string(text), "\ncall ")
 }
 
 // Ask asks libcuda the questions of the rows, and returns them with its answers.
@@ -84,7 +140,7 @@ func (l *Lab) Ask(rows []recorded.Row) []recorded.Row {
 		fmt.Fprintf(&questions, "%s %s\n", fakegpu.Escape(r.Visible), fakegpu.Escape(r.Order))
 	}
 	cmd := exec.CommandContext(l.t.Context(), filepath.Join(l.built, "ask")) //nolint:gosec // ours
-	cmd.Env, cmd.Stdin, cmd.Stderr = append(os.Environ(), l.Env()...), strings.NewReader(questions.String()), os.Stderr
+	cmd.Env, cmd.Stdin, cmd.Stderr = append(os.Environ(), l.Env()[:3]...), strings.NewReader(questions.String()), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		l.t.Fatalf("cannot ask libcuda %s: %v", l.Library.Version, err)
@@ -95,14 +151,7 @@ func (l *Lab) Ask(rows []recorded.Row) []recorded.Row {
 		if !answers.Scan() {
 			l.t.Fatalf("libcuda %s gave %d answers to %d questions", l.Library.Version, i, len(rows))
 		}
-		words := strings.Fields(answers.Text())
-		if rows[i].Code, err = strconv.Atoi(words[0]); err != nil {
-			l.t.Fatal(err)
-		}
-		rows[i].Devices = nil
-		for _, digits := range words[1:] {
-			rows[i].Devices = append(rows[i].Devices, l.identity(digits))
-		}
+		rows[i].Code, rows[i].Devices = l.Shown(answers.Text())
 	}
 	return rows
 }

@@ -86,7 +86,7 @@ func parse(t testing.TB, text string) (m gpu.Machine) {
 		case "uuid":
 			d.UUID = gpu.UUID("GPU-" + value)
 		case "mig":
-			d.MIGMode = new(value == "1")
+			d.MIGMode = new(value == "on")
 		case "slice":
 			var s gpu.MIGDevice
 			var sms, gpcs, mib int

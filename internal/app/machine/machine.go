@@ -106,7 +106,7 @@ func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		if what&gpu.Health != 0 {
 			h.afflict(&m, log())
 		}
-		if spent := time.Since(started); spent > time.Second && asleep(m) {
+		if spent := time.Since(started); spent > time.Second && h.asleep(ctx, m, what) {
 			h.Say(fmt.Sprintf("the driver took %.1f s to start, as it does each time while persistence mode is off: sudo nvidia-smi -pm 1", spent.Seconds()))
 		}
 		if what&gpu.Processes != 0 {
@@ -136,8 +136,13 @@ func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 }
 
 // asleep: without persistence mode the driver stops a device that no process uses, and starts it for every reading
-// (NVIDIA driver-persistence documentation).
-func asleep(m gpu.Machine) bool {
+// (NVIDIA driver-persistence documentation). Where the mode was not read, it is now.
+func (h *Host) asleep(ctx context.Context, m gpu.Machine, what gpu.What) bool {
+	if what&gpu.Modes == 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moment) // ctx may be used up
+		defer cancel()
+		m, _ = h.Reader(ctx, gpu.Modes)
+	}
 	return slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Persistence != nil && !*d.Persistence })
 }
 

@@ -178,7 +178,7 @@ func TestPaced(t *testing.T) {
 	if m, _ := read(t.Context(), gpu.Everything); *m.Devices[0].Power != 4 {
 		t.Errorf("later %v", *m.Devices[0].Power)
 	}
-	quick := gpu.Identity | gpu.Quick
+	quick := gpu.Identity | gpu.Quick | gpu.Clocks
 	if want := []gpu.What{gpu.Everything, quick, quick, gpu.Everything}; !reflect.DeepEqual(asked, want) {
 		t.Errorf("asked for %b, want %b", asked, want)
 	}

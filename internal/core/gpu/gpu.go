@@ -167,14 +167,17 @@ type What uint
 // Parts of a machine, cheapest first. Identity is always read.
 const (
 	Identity  What = 1 << iota // index, UUID, name, PCI, minor, compute capability, MIG layout, memory total
-	Quick                      // memory, utilisation, temperature, clocks, clock events
+	Quick                      // memory, utilisation, temperature, clock events
+	Clocks                     // clocks, and the temperature at which they are lowered
 	Power                      // power and its limit
 	Processes                  // processes on each device
 	Links                      // link class between devices
-	Health                     // ECC, remapped rows, retired pages, recovery action, modes
+	Faults                     // uncorrectable errors, remapped rows, retired pages, recovery action, compute mode
+	Modes                      // ECC and its corrected errors, persistence
 	Anew                       // count the devices again first: a device may have appeared since this process started
 
-	Load       = Quick | Power
+	Load       = Quick | Clocks | Power
+	Health     = Faults | Modes
 	Everything = Identity | Load | Processes | Links | Health
 )
 

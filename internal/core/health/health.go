@@ -107,6 +107,9 @@ func unreachable(problem string) verdict {
 	if strings.Contains(text, "lost") || strings.Contains(text, "fallen off") {
 		return verdict{state: Unhealthy, reasons: []string{problem}, cures: []Cure{Recover}}
 	}
+	if strings.Contains(text, "needs a reset") {
+		return verdict{state: Unhealthy, reasons: []string{problem}, cures: []Cure{Reset}}
+	}
 	return verdict{state: Unknown, reasons: []string{problem}, cures: []Cure{Ask}}
 }
 

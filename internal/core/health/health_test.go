@@ -38,6 +38,7 @@ func TestOf(t *testing.T) {
 		}, OK, nil},
 		{"no answer", gpu.Device{Problem: "no answer within 5s"}, Unknown, []string{"no answer within 5s"}},
 		{"lost", gpu.Device{Problem: "GPU is lost"}, Unhealthy, []string{"GPU is lost"}},
+		{"needs a reset", gpu.Device{Problem: "GPU needs a reset"}, Unhealthy, []string{"GPU needs a reset"}},
 		{"fallen off the bus", gpu.Device{Problem: "GPU has fallen off the bus"}, Unhealthy, []string{"fallen off"}},
 		{"another problem", gpu.Device{Problem: "Insufficient Permissions"}, Unknown, []string{"Insufficient"}},
 		{"a problem wins over stale readings", gpu.Device{Problem: "no answer", RecoveryAction: "reset"}, Unknown, []string{"no answer"}},

@@ -2,6 +2,7 @@ package nvml
 
 import (
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"gpuard/internal/core/gpu"
@@ -14,21 +15,30 @@ type reader struct {
 	answer
 }
 
-// parts is the highest number of parts in a reading: identity, size, load, power, processes, health and links.
-const parts = 7
+// parts is the highest number of parts in a reading: identity, size, and the seven below.
+const parts = 9
 
 func (r *reader) parts(what gpu.What) []func() {
-	list := []func(){r.identity, func() { r.size(what) }}
-	for _, part := range []struct {
+	type part struct {
 		of   gpu.What
 		read func()
-	}{{gpu.Quick, r.load}, {gpu.Power, r.power}, {gpu.Processes, r.readProcesses}, {gpu.Health, r.health}, {gpu.Links, r.readEnds}} {
-		if what&part.of != 0 {
-			list = append(list, part.read)
+	}
+	load, processes := part{gpu.Quick, func() { r.load(what) }}, part{gpu.Processes, r.readProcesses}
+	order := []part{load, {gpu.Clocks, r.clocks}, {gpu.Power, r.power}, processes, {gpu.Faults, func() { r.faults(what) }}, {gpu.Modes, r.modes}, {gpu.Links, r.readEnds}}
+	if decides(what) { // whether the load has to be known
+		order[0], order[3] = processes, load
+	}
+	list := []func(){r.identity, func() { r.size(what) }}
+	for _, p := range order {
+		if what&p.of != 0 {
+			list = append(list, p.read)
 		}
 	}
 	return list
 }
+
+// decides reports that the reading is not shown: who asks wants to know what is free.
+func decides(what gpu.What) bool { return what&gpu.Processes != 0 && what&gpu.Clocks == 0 }
 
 // ok records the result of a call and reports whether it succeeded. A lost device gets a Problem, which ends its
 // reading. A reading that this device does not have is ignored. Every other failure becomes a problem of the machine.
@@ -39,9 +49,16 @@ func (r *reader) ok(name string, s status) bool {
 	if words, fatal := s.fatal(); fatal {
 		r.device.Problem = words
 	} else if !s.absent() {
-		r.problems = append(r.problems, fmt.Sprintf("cannot read %s: %s", name, r.lib.errorText(s)))
+		r.note(fmt.Sprintf("cannot read %s: %s", name, r.lib.errorText(s)))
 	}
 	return false
+}
+
+// note adds a problem of the machine, once: some calls are made for several sensors.
+func (r *reader) note(problem string) {
+	if !slices.Contains(r.problems, problem) {
+		r.problems = append(r.problems, problem)
+	}
 }
 
 // gone reports that the device is lost, so that further calls would fail and may be slow.

@@ -6,21 +6,28 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// health reads error counters and modes. None of them exists on every generation of devices.
-func (r *reader) health() {
+// faults reads for what a device is not used. None of it exists on every generation of devices: pages are retired where no
+// rows are remapped (docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt), so that who decides needs one of the two.
+func (r *reader) faults(what gpu.What) {
+	d := &r.device
+	d.ECCUncorrected = r.eccErrors(errorUncorrected)
+	d.RemappedRows = r.remappedRows()
+	if d.RemappedRows == nil || what&gpu.Modes != 0 {
+		d.RetiredPages = r.retiredPages()
+	}
+	d.RecoveryAction = r.recoveryAction()
+	if mode := r.number("nvmlDeviceGetComputeMode"); mode != nil {
+		d.ComputeMode = enumName([]string{"default", "exclusive_thread", "prohibited", "exclusive_process"}, *mode)
+	}
+}
+
+func (r *reader) modes() {
 	d := &r.device
 	if current, _, ok := r.pair("nvmlDeviceGetEccMode"); ok {
 		d.ECC = yesOrNo(current)
 	}
 	d.ECCCorrected = r.eccErrors(errorCorrected)
-	d.ECCUncorrected = r.eccErrors(errorUncorrected)
-	d.RemappedRows = r.remappedRows()
-	d.RetiredPages = r.retiredPages()
-	d.RecoveryAction = r.recoveryAction()
 	d.Persistence = r.flag("nvmlDeviceGetPersistenceMode")
-	if mode := r.number("nvmlDeviceGetComputeMode"); mode != nil {
-		d.ComputeMode = enumName([]string{"default", "exclusive_thread", "prohibited", "exclusive_process"}, *mode)
-	}
 }
 
 // enumName returns the name of an enumeration's value, "unknown" for a value that is newer than this list.

@@ -3,22 +3,45 @@ package nvml
 import (
 	"fmt"
 	"unsafe"
+
+	"gpuard/internal/core/gpu"
 )
 
-// load reads what changes from second to second, except for memory, which size reads, and power.
-func (r *reader) load() {
+// load reads what changes from second to second, except for memory, which size reads, clocks and power. The utilisation of a
+// device that nothing uses says nothing to who only decides.
+func (r *reader) load(what gpu.What) {
 	d := &r.device
-	var busy utilization
-	if !r.gone() && r.ok("nvmlDeviceGetUtilizationRates", r.lib.call("nvmlDeviceGetUtilizationRates", r.handle, uintptr(unsafe.Pointer(&busy)))) {
-		d.Utilization = new(float64(busy.gpu) / 100)
+	if !decides(what) || !r.empty() {
+		var busy utilization
+		if !r.gone() && r.ok("nvmlDeviceGetUtilizationRates", r.lib.call("nvmlDeviceGetUtilizationRates", r.handle, uintptr(unsafe.Pointer(&busy)))) {
+			d.Utilization = new(float64(busy.gpu) / 100)
+		}
 	}
 	d.Temperature = r.temperature()
-	d.TempSlowdown = r.numberOf("nvmlDeviceGetTemperatureThreshold", thresholdSlowdown)
 	d.TempMargin = r.margin()
+	if d.Temperature != nil && *d.Temperature >= warm && d.TempMargin == nil {
+		d.TempSlowdown = r.slowdown()
+	}
+	d.ClockEvents = r.clockEvents()
+}
+
+// warm is a temperature in °C below which no device is near the one at which its clocks are lowered, 70 and more: only from
+// here on does it matter where that is, which takes more calls of the kernel driver than all else.
+const warm = 60
+
+// slowdown is the temperature in °C at which the clocks are lowered.
+func (r *reader) slowdown() *int {
+	return r.numberOf("nvmlDeviceGetTemperatureThreshold", thresholdSlowdown)
+}
+
+func (r *reader) clocks() {
+	d := &r.device
+	if d.TempSlowdown == nil {
+		d.TempSlowdown = r.slowdown()
+	}
 	d.ClockSM = r.numberOf("nvmlDeviceGetClockInfo", clockSM)
 	d.ClockSMMax = r.numberOf("nvmlDeviceGetMaxClockInfo", clockSM)
 	d.ClockMemory = r.numberOf("nvmlDeviceGetClockInfo", clockMemory)
-	d.ClockEvents = r.clockEvents()
 }
 
 func (r *reader) power() {

@@ -13,13 +13,14 @@ type processList struct {
 	function string // without its version
 	kind     gpu.Kind
 	expected bool // every driver has it, so it is a problem if it is missing
+	served   bool // by a server, which is in the first list
 }
 
 func lists() [3]processList {
 	return [3]processList{
-		{"nvmlDeviceGetComputeRunningProcesses", gpu.ComputeProcess, true},
-		{"nvmlDeviceGetGraphicsRunningProcesses", gpu.GraphicsProcess, false},
-		{"nvmlDeviceGetMPSComputeRunningProcesses", gpu.ComputeProcess, false},
+		{"nvmlDeviceGetComputeRunningProcesses", gpu.ComputeProcess, true, false},
+		{"nvmlDeviceGetGraphicsRunningProcesses", gpu.GraphicsProcess, false, false},
+		{"nvmlDeviceGetMPSComputeRunningProcesses", gpu.ComputeProcess, false, true},
 	}
 }
 
@@ -28,6 +29,9 @@ func lists() [3]processList {
 // answer.
 func (r *reader) readProcesses() {
 	for _, l := range lists() {
+		if l.served && r.empty() {
+			continue
+		}
 		if len(r.slices) == 0 {
 			found, s := r.running(r.handle, l.function)
 			if l.expected && s != success {
@@ -46,6 +50,11 @@ func (r *reader) readProcesses() {
 	if slices.ContainsFunc(r.processes, func(p gpu.Process) bool { return p.Kind != gpu.ComputeProcess }) {
 		r.device.DisplayActive = r.flag("nvmlDeviceGetDisplayActive")
 	}
+}
+
+// empty reports that no process is known and that the memory in use is less than any program needs that computes.
+func (r *reader) empty() bool {
+	return len(r.processes) == 0 && r.device.MemoryUsed != nil && *r.device.MemoryUsed < 32*gpu.MiB
 }
 
 func (r *reader) onSlices(l processList) {

@@ -81,6 +81,26 @@ func TestOnlyWhatIsAskedForIsRead(t *testing.T) {
 	same(t, "links", got.Links, []gpu.Link(nil))
 }
 
+// TestWhatADecisionNeeds: of an empty GPU little is asked, of a warm one also how hot it may be, and of one in use its load.
+func TestWhatADecisionNeeds(t *testing.T) {
+	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1), fakegpu.A100(2))
+	d.Set(1, "temperature", "61")
+	d.Set(2, "utilization", "37 12")
+	d.AddProcess(2, 4242, 1<<30, fakegpu.Compute)
+	for name, from := range map[string]int{ // these hang, so that a call of one would be noticed
+		"nvmlDeviceGetUtilizationRates": 0, "nvmlDeviceGetMPSComputeRunningProcesses_v3": 0, "nvmlDeviceGetTemperatureThreshold": 0,
+		"nvmlDeviceGetPowerUsage": fakegpu.Any, "nvmlDeviceGetClockInfo": fakegpu.Any, "nvmlDeviceGetMaxClockInfo": fakegpu.Any,
+		"nvmlDeviceGetEccMode": fakegpu.Any, "nvmlDeviceGetPersistenceMode": fakegpu.Any, "nvmlDeviceGetRetiredPages": fakegpu.Any,
+	} {
+		d.Hang(name, from)
+	}
+	m := machine(t, d, gpu.Identity|gpu.Quick|gpu.Processes|gpu.Faults)
+	same(t, "problems", []any{m.Problems, m.Devices[0].Problem, m.Devices[1].Problem, m.Devices[2].Problem}, []any{[]string(nil), "", "", ""})
+	same(t, "load", []any{m.Devices[0].Utilization, m.Devices[2].Utilization}, []any{(*float64)(nil), new(0.37)})
+	same(t, "slowdown", []any{m.Devices[0].TempSlowdown, m.Devices[1].TempSlowdown}, []any{(*int)(nil), new(89)})
+	same(t, "rows", m.Devices[0].RemappedRows != nil && m.Devices[0].ECCUncorrected != nil, true)
+}
+
 func TestSixteenDevices(t *testing.T) {
 	var devices []fakegpu.GPU
 	for i := range 16 {

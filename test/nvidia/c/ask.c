@@ -1,6 +1,7 @@
 // ask answers a list of questions with libcuda: each line is CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER, "-" for one that is
 // not set, else "=" and the value with %XX for what could be taken for a separator. It prints what cuInit returns, and the
-// devices' UUIDs as 32 hexadecimal digits. Each question has a process of its own, as the variables are read once.
+// devices' UUIDs as 32 hexadecimal digits. Each question has a process of its own, as the variables are read once. As
+// "ask own" it prints what it is shown itself.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +43,7 @@ static int answer(void *library)
     return fflush(stdout);
 }
 
-int main(void)
+int main(int count, char **arguments)
 {
     char *line = NULL;
     size_t size = 0;
@@ -50,6 +51,10 @@ int main(void)
     if (library == NULL) {
         fprintf(stderr, "%s\n", dlerror());
         return 1;
+    }
+    if (count == 2 && strcmp(arguments[1], "own") == 0) {
+        alarm(20);
+        return answer(library);
     }
     for (ssize_t n; (n = getline(&line, &size, stdin)) > 0;) {
         line[strcspn(line, "\n")] = '\0';

@@ -18,7 +18,7 @@ static bool first_of(const struct gpu *g, int i)
 uint32_t active_instances(const struct call *c)
 {
     uint32_t n = 0;
-    if (!c->gpu->mig)
+    if (c->gpu->mig != MIG_ON)
         return NOT_SUPPORTED;
     for (int i = 0; i < c->gpu->slice_count; i++)
         if (first_of(c->gpu, i))

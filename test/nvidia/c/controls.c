@@ -103,7 +103,7 @@ uint32_t answer_control(const struct object *object, uint32_t command, uint8_t *
         if (c.gpu->status != OK)
             return c.gpu->status;
         c.slice = subscribed(object);
-        if (c.gpu->mig && c.slice == NULL && row != NULL && row->whose == PART)
+        if (c.gpu->mig == MIG_ON && c.slice == NULL && row != NULL && row->whose == PART)
             return OBJECT_NOT_FOUND;
         if (c.slice != NULL && (row == NULL || row->whose == PART || row->answer == memory_info)) { // what a MIG device has of it
             part = *c.gpu;

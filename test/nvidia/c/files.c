@@ -320,5 +320,6 @@ int ioctl(int file, unsigned long request, ...)
     va_end(arguments);
     if (kind_of(file) == NO_DEVICE)
         return (int)syscall(SYS_ioctl, file, request, argument);
+    say("call %lx\n", request);
     return answer_ioctl(files[file].kind, request, argument);
 }

@@ -82,7 +82,7 @@ static void read_slice(struct gpu *g, const char *value)
     s->memory = (uint64_t)mib << 20;
     read_uuid(s->uuid, s->text, uuid);
     g->slice_count++;
-    g->mig = true;
+    g->mig = MIG_ON;
 }
 
 static void read_process(struct gpu *g, const char *value)
@@ -132,7 +132,7 @@ static void read_line(char *line)
     else if (strcmp(key, "architecture") == 0)
         g->architecture = architecture_named(value);
     else if (strcmp(key, "mig") == 0)
-        g->mig = *value == '1';
+        g->mig = strcmp(value, "on") == 0 ? MIG_ON : strcmp(value, "off") == 0 ? MIG_OFF : NO_MIG;
     else if (strcmp(key, "slice") == 0)
         read_slice(g, value);
     else if (strcmp(key, "process") == 0)

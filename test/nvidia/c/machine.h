@@ -33,7 +33,7 @@ struct gpu {
     uint64_t memory; // bytes
     uint32_t used;   // MiB
     uint32_t multiprocessors, celsius, percent, memory_percent, milliwatts, performance_state, compute_mode, persistent;
-    bool mig;        // in MIG mode
+    enum { NO_MIG, MIG_ON, MIG_OFF } mig;
     uint32_t denied; // errno of open(2) on its device file
     uint32_t status; // of every control: 0xf lost, 0x62 needs a reset
     struct process processes[MAX_PROCESSES];

@@ -68,11 +68,16 @@ const struct slice *slice_of(const struct gpu *gpu, int gpu_instance, int comput
 
 static void remember(struct object o)
 {
-    if (object_count == MAX_OBJECTS) {
+    int i = 0;
+    while (i < object_count && objects[i].class != 0)
+        i++;
+    if (i == MAX_OBJECTS) {
         fprintf(stderr, "cannot hold more than %d objects\n", MAX_OBJECTS);
         abort();
     }
-    objects[object_count++] = o;
+    objects[i] = o;
+    if (i == object_count)
+        object_count++;
 }
 
 // allocate makes an object below its parent. A device's parameters say which GPU it is, those of a subscription to a part of
@@ -113,13 +118,19 @@ static uint32_t allocate(uint32_t client, uint32_t parent, uint32_t *handle, uin
     return OK;
 }
 
+// release frees an object with all that hangs below it.
 static void release(uint32_t client, uint32_t handle)
 {
-    for (int i = 0; i < object_count; i++)
-        if (objects[i].handle == handle && objects[i].client == client)
-            objects[i].class = 0;
-    while (object_count > 0 && objects[object_count - 1].class == 0)
-        object_count--;
+    for (int i = 0; i < object_count; i++) {
+        struct object *o = &objects[i];
+        if (o->class == 0 || o->client != client)
+            continue;
+        if (o->handle == handle) {
+            o->class = 0;
+        } else if (o->parent == handle) {
+            release(client, o->handle);
+        }
+    }
 }
 
 static uint32_t duplicate(uint32_t client, uint32_t parent, uint32_t handle, const struct object *of)
@@ -238,7 +249,6 @@ static int escape(uint32_t number, uint32_t size, uint8_t *p)
 int answer_ioctl(enum kind kind, unsigned long request, uint8_t *argument)
 {
     if (kind == UVM) { // its status is 0 in what the libraries pass
-        say("uvm %lx\n", request);
         if (request == 0x30000001) // UVM_INITIALIZE
             put32(argument, 8, OK);
         return 0;
