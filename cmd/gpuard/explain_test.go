@@ -172,3 +172,16 @@ func TestExplainOthers(t *testing.T) {
 		t.Errorf("somebody else: exit %d, %q, %q, want %q", got.code, got.out, got.err, want)
 	}
 }
+
+// TestExplainWidens: a value that the driver ignores is an error, for people and for programs.
+func TestExplainWidens(t *testing.T) {
+	r := newRig(t, "demo")
+	long := "CUDA_VISIBLE_DEVICES=0" + strings.Repeat(" ", 2625)
+	got := run(t, program(t, r.state, nil, "explain", "--machine", r.machine, long))
+	same(t, "exit", got.code, 1)
+	contains(t, got.out, "error: CUDA_VISIBLE_DEVICES=", "for unset")
+	got = run(t, program(t, r.state, nil, "explain", "--machine", r.machine, "--json", long))
+	same(t, "exit", got.code, 1)
+	contains(t, got.out, `"value-too-long"`)
+	same(t, "a short one", run(t, program(t, r.state, nil, "explain", "--machine", r.machine, long[:1000])).code, 0)
+}

@@ -208,8 +208,8 @@ func TestUntil(t *testing.T) {
 // what lives on.
 func TestReaper(t *testing.T) {
 	t.Parallel()
-	const script = `(sleep 0.1 &); (sleep 0.2 &); for i in $(seq 1000); do cat /proc/[0-9]*/stat 2>/dev/null | grep -q '(sleep)' || break; sleep 0.01; done
-cat /proc/[0-9]*/stat 2>/dev/null | grep '(sleep)'; (sleep 30 >/dev/null 2>&1 &); exit 5`
+	const script = `(sleep 0.1 & echo $! >first); (sleep 0.2 & echo $! >second)
+for i in $(seq 1000); do test -e /proc/$(cat first) || test -e /proc/$(cat second) || { (sleep 30 >/dev/null 2>&1 &); exit 5; }; sleep 0.01; done; echo unburied`
 	t.Run("subreaper", func(t *testing.T) {
 		cmd := program(t, stateFolder(t), nil, "run", "-q", "--machine", "demo", "--timeout", "1h", "--", "sh", "-c",
 			`(sleep 0.1 & echo $! >orphan); for i in $(seq 1000); do test -e /proc/$(cat orphan) || exit 5; sleep 0.01; done; echo unburied`)
@@ -224,7 +224,7 @@ cat /proc/[0-9]*/stat 2>/dev/null | grep '(sleep)'; (sleep 30 >/dev/null 2>&1 &)
 		cmd := program(t, stateFolder(t), nil)
 		cmd.Path = "/usr/bin/unshare"
 		cmd.Args = append([]string{"unshare", "--pid", "--fork", "--mount-proc", "gpuard"}, inner.Args[1:]...)
-		cmd.Env = inner.Env
+		cmd.Env, cmd.Dir = inner.Env, t.TempDir()
 		if got := run(t, cmd); got.code != 5 || got.out != "" {
 			t.Errorf("exit %d: %s%s", got.code, got.out, got.err)
 		}

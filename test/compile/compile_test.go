@@ -6,11 +6,14 @@ import (
 	"sync"
 	"testing"
 	"testing/fstest"
+
+	"gpuard/internal/gate"
 )
 
 // TestTwoBuildersAtOnce: what is built is the same for both, and is built again only from other sources.
 func TestTwoBuildersAtOnce(t *testing.T) {
 	t.Parallel()
+	gate.Need(t, "cc") // here: in a goroutine it would not end the test
 	sources := fstest.MapFS{"a.c": {Data: []byte("int main(void) { return 0; } // " + t.TempDir())}}
 	var begun, done sync.WaitGroup
 	begun.Add(2)

@@ -245,7 +245,7 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 // Needed is what a decision needs to know: how devices are connected, and to which processors, only where several are
 // asked for, or several processes.
 func Needed(spec job.Spec) gpu.What {
-	what := gpu.Identity | gpu.Quick | gpu.Processes | gpu.Faults
+	what := gpu.Identity | gpu.Quick | gpu.Processes | gpu.Faults | gpu.Deciding
 	if spec.GPUs > 1 || spec.Ranks != nil {
 		what |= gpu.Links
 	}

@@ -160,6 +160,13 @@ func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, err
 	if err := releasable(host, folder, l); err != nil {
 		return l, fmt.Errorf("cannot release %s: %w", l.ID, err)
 	}
+	if l.Unreadable {
+		ended, err := folder.End(l, l.Boot) // who holds it may not be seen from here
+		if err == nil && !ended {
+			err = fmt.Errorf("cannot release %s: its content cannot be read, and a process that does not show here holds it (of a container, or another PID namespace); end that first", l.ID)
+		}
+		return l, registry.NameLockHolder(host, folder, err)
+	}
 	err = registry.NameLockHolder(host, folder, folder.Release(l, l.Boot))
 	if err == nil {
 		wakeSleeper(host, l)

@@ -136,14 +136,16 @@ func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 }
 
 // asleep: without persistence mode the driver stops a device that no process uses, and starts it for every reading
-// (NVIDIA driver-persistence documentation). Where the mode was not read, it is now.
+// (NVIDIA driver-persistence documentation). A decision has not asked for the mode.
 func (h *Host) asleep(ctx context.Context, m gpu.Machine, what gpu.What) bool {
-	if what&gpu.Modes == 0 {
+	off := func(d gpu.Device) bool { return d.Persistence != nil && !*d.Persistence }
+	known := func(d gpu.Device) bool { return d.Persistence != nil }
+	if what&gpu.Deciding != 0 && !slices.ContainsFunc(m.Devices, known) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moment) // ctx may be used up
 		defer cancel()
 		m, _ = h.Reader(ctx, gpu.Modes)
 	}
-	return slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Persistence != nil && !*d.Persistence })
+	return slices.ContainsFunc(m.Devices, off)
 }
 
 // StateFolder is where the leases for m lie.

@@ -164,9 +164,9 @@ type Process struct {
 // What selects the parts of a machine to read; parts are combined with |.
 type What uint
 
-// Parts of a machine, cheapest first. Identity is always read.
+// Parts of a machine. Identity is always read.
 const (
-	Identity  What = 1 << iota // index, UUID, name, PCI, minor, compute capability, MIG layout, memory total
+	Identity  What = 1 << iota // index, UUID, name, PCI, minor, compute capability, highest clock, MIG layout, memory total
 	Quick                      // memory, utilisation, temperature, clock events
 	Clocks                     // clocks, and the temperature at which they are lowered
 	Power                      // power and its limit
@@ -175,6 +175,7 @@ const (
 	Faults                     // uncorrectable errors, remapped rows, retired pages, recovery action, compute mode
 	Modes                      // ECC and its corrected errors, persistence
 	Anew                       // count the devices again first: a device may have appeared since this process started
+	Deciding                   // nothing is shown: what says nothing new of an empty or a cool device may be left out
 
 	Load       = Quick | Clocks | Power
 	Health     = Faults | Modes

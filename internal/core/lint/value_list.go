@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ const (
 )
 
 // maskRules are about the lists of devices in variables, one rule for each way in which a list goes wrong.
-func maskRules() []Rule { return slices.Concat(shapeRules(), wordRules()) }
+func maskRules() []Rule { return append(slices.Concat(shapeRules(), wordRules()), showsAllRule()) }
 
 // shapeRules are about how entries are put together.
 func shapeRules() []Rule {
@@ -111,6 +112,21 @@ func wordRules() []Rule {
 	}
 }
 
+// showsAllRule is about values that the driver ignores.
+func showsAllRule() Rule {
+	return maskRule(Rule{
+		Page: check.Page{
+			Code: codeShowsAll, Title: "A value that shows every GPU",
+			Text: "NVIDIA's driver ignores such a value, and the program uses the GPUs of others: one of 1,024 bytes and more counts as unset (since driver 550 one of 2,625), and before driver 550 a list that begins with `MIG-` and names no MIG device " +
+				"shows every GPU that is not split. NVIDIA's guides do not say so: libcuda 470 to 555 were observed.\n\n" +
+				"Write the identifier of a MIG device as `nvidia-smi -L` prints it, all of it and in small letters; or numbers, which are short.",
+			From: []string{cudaGuide, "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/"},
+		},
+		Bad:  []Example{{"train.sh", "export CUDA_VISIBLE_DEVICES=MIG-8932f937\npython train.py\n"}, {"train.sh", "export CUDA_VISIBLE_DEVICES=MIG-8932F937-D72C-4106-C12F-20BD9FAED9F6\npython train.py\n"}},
+		Good: []Example{{"train.sh", "export CUDA_VISIBLE_DEVICES=MIG-8932f937-d72c-4106-c12f-20bd9faed9f6\npython train.py\n"}, {"train.sh", "export CUDA_VISIBLE_DEVICES=GPU-9942190a\npython train.py\n"}},
+	}, "the driver ignores what it cannot read so")
+}
+
 // maskRule makes the Look of a rule: the faults of its code.
 func maskRule(r Rule, why string) Rule {
 	r.Severity = check.Error
@@ -151,6 +167,12 @@ func maskFinding(r Rule, s Step, f fault, shows, why string) Finding {
 	}
 	if f.code == codeMixed {
 		do = "write numbers only, or identifiers only (nvidia-smi -L shows both)"
+	}
+	if f.code == codeShowsAll {
+		do = "write the identifier of a MIG device as nvidia-smi -L prints it, or numbers"
+		if len(s.Value.Text) >= unsetFrom {
+			why, do = fmt.Sprintf("from %d bytes on drivers take it for unset", unsetFrom), "write numbers, or fewer devices"
+		}
 	}
 	if f.code == codeDuplicate {
 		do = "name each device once"

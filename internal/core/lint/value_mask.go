@@ -67,6 +67,7 @@ const (
 	codeSpaces     = "mask-spaces"
 	codeNoDevice   = "mask-not-a-device"
 	codeOrder      = "mask-order"
+	codeShowsAll   = "mask-shows-all"
 )
 
 const container = "NVIDIA_VISIBLE_DEVICES"
@@ -99,6 +100,9 @@ func (m list) fault(value string) (fault, bool) {
 
 // firstFault finds the first thing that is wrong; what was meant often shows by the shape alone.
 func (m list) firstFault(value string) (fault, bool) {
+	if inner := strings.TrimSuffix(strings.TrimPrefix(value, `"`), `"`); m.plain && inner != "" && value == `"`+inner+`"` { // AMD's takes them off
+		value = inner
+	}
 	if bare := strings.NewReplacer(`"`, "", "'", "").Replace(value); bare != value {
 		return fault{code: codeQuotes, better: bare}, true
 	}
@@ -109,6 +113,9 @@ func (m list) firstFault(value string) (fault, bool) {
 	trimmed := make([]string, len(tokens))
 	for i, t := range tokens {
 		trimmed[i] = strings.TrimSpace(t)
+	}
+	if m.name == "CUDA_VISIBLE_DEVICES" && (len(value) >= unsetFrom || looseSlice(value)) {
+		return fault{code: codeShowsAll}, true
 	}
 	if len(trimmed) == 1 && (trimmed[0] == "" || trimmed[0] == "-1" && m.name != container) {
 		return fault{}, false
@@ -126,6 +133,18 @@ func (m list) firstFault(value string) (fault, bool) {
 		return fault{code: codeOrder, better: strings.Join(trimmed, ",")}, true
 	}
 	return fault{}, false
+}
+
+var sliceShape = pattern(`^MIG-(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|GPU-[0-9A-Fa-f].*)$`)
+
+// unsetFrom is the size in bytes from which NVIDIA's drivers before 550 take a list for unset.
+const unsetFrom = 1024
+
+// looseSlice reports whether a list begins with MIG- and no whole identifier: drivers before 550 show every GPU then, whatever
+// the machine has.
+func looseSlice(value string) bool {
+	first, _, _ := strings.Cut(value, ",")
+	return strings.HasPrefix(value, "MIG-") && !sliceShape().MatchString(first)
 }
 
 func rises(tokens []string) bool {
@@ -281,8 +300,16 @@ func (m list) blanks(tokens []string) bool {
 // shows says what the runtime makes of a list, on a machine that has every device that the list may mean. bad is false
 // where the reader of the runtime has nothing to say about it.
 func (m list) shows(value string) (text string, bad bool) {
-	machine := m.machine(value)
-	view := m.read(visible.Env{m.name + "=" + value}, machine)
+	machine, env := m.machine(value), visible.Env{m.name + "=" + value}
+	view := m.read(env, machine)
+	older := machine
+	older.Driver = "535"
+	switch {
+	case slices.ContainsFunc(view.Notes, visible.Note.Widens):
+		return "shows every GPU", true
+	case slices.ContainsFunc(m.read(env, older).Notes, visible.Note.Widens):
+		return "shows every GPU, with drivers before 550", true
+	}
 	for _, n := range view.Notes {
 		if !slices.Contains([]string{"empty-list", "container", "container-renumbered", "container-order", "fastest-first-guess", "invalid-index", "filtered-twice", "pytorch-differs"}, n.Code) {
 			bad = true

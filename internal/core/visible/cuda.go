@@ -126,11 +126,33 @@ func readCUDABy(env Env, m gpu.Machine, rules cudaRules) cudaList {
 	} else {
 		l.chosen = whole(devices)
 	}
+	if why := vagueNumbers(devices); l.byNumber && why != "" {
+		l.notes = append(l.notes, Note{codeUndocumented, why + "; identifiers are certain"})
+	}
 	if guessed && numbers && len(l.chosen) > 0 {
 		l.notes = append(l.notes, Note{codeFastest, "this machine has different GPU models and CUDA_DEVICE_ORDER is not PCI_BUS_ID: CUDA numbers the fastest first, " +
 			"by a heuristic that is not documented; which number is which GPU is a guess here (CUDA_DEVICE_ORDER=PCI_BUS_ID makes it certain)"})
 	}
 	return l
+}
+
+// vagueNumbers says why it is not known which number is which device; "" where it is.
+func vagueNumbers(devices []*gpu.Device) string {
+	split, whole := 0, 0
+	for _, d := range devices {
+		switch {
+		case !d.UsesMIG():
+			whole++
+		case len(d.MIG) == 0:
+			return "a GPU here is in MIG mode without MIG devices, and whether CUDA counts it is not documented"
+		default:
+			split++
+		}
+	}
+	if split > 0 && whole > 0 {
+		return "this machine has split and whole GPUs, and how CUDA numbers them together is not documented (libcuda 535 was seen to count the whole ones first)"
+	}
+	return ""
 }
 
 // twice notes a variable that is in the environment with two different values.

@@ -95,7 +95,7 @@ func cudaCases() []cudaCase {
 		{"number of a split GPU", "O", set("0"), mig, "0/0", "mig-first-slice"},
 		{"unset on a split GPU", "O", nil, mig, "0/0", "mig-first-slice"},
 		{"MIG prefix", "R", set("MIG-01"), mig, "0/1", "undocumented older-driver-differs"},
-		{"MIG after number", "L", set("0,MIG-01000000-0000-5000-8000-000000000000"), split(2, 1), "0", "mixed-forms"},
+		{"MIG after number", "L", set("0,MIG-01000000-0000-5000-8000-000000000000"), split(2, 1), "0", "mixed-forms undocumented"},
 		{"MIG and whole", "R", nil, split(3, 1), "1/0", "mig-first-slice mig-one-slice undocumented"},
 		{"fastest first", "D", set("0"), mixed(), "1", "fastest-first-guess"},
 		{"PCI order", "D", append(set("0"), "CUDA_DEVICE_ORDER=PCI_BUS_ID"), mixed(), "0", ""},
@@ -236,6 +236,7 @@ func TestCUDAGenerations(t *testing.T) {
 		{"535.261.03", slices, set(first + ",MIG-ffff"), "0/0", "unknown-uuid"},
 		{"535.261.03", slices, set("MIG-GPU-3eb79700"), "0/0", ""},
 		{"535.261.03", slices, set("MIG-GPU-3eb79700/99/0"), "", "unknown-uuid"},
+		{"535.261.03", slices, set("MIG-GPU-3eb79700/x,1/2"), "0/0", "mig-one-slice"}, // no instance, so no part of it
 		{"535.261.03", whole, set("GPU-,0"), "", "unknown-uuid"},
 		{"535.261.03", whole, set("GPU-0-00000a1x"), "1", "junk-ignored"},
 		{"535.261.03", whole, set("0,-4294967295"), "0,1", "number-cut"},

@@ -237,7 +237,7 @@ func (r *cudaReader) readOlderPath(tokens []string) []choice {
 	instance, part, _ := strings.Cut(path, "/")
 	gi, ci := readNumber(instance), readNumber(part)
 	for _, s := range inIndexOrder(d) {
-		if (!gi.ok || s.GPUInstance == gi.value) && (!ci.ok || s.ComputeInstance == ci.value) {
+		if !gi.ok || s.GPUInstance == gi.value && (!ci.ok || s.ComputeInstance == ci.value) {
 			return []choice{{d, s}}
 		}
 	}

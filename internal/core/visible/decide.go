@@ -124,9 +124,9 @@ func numbered(env Env) bool {
 // hipWins notes both variables set with different values. There is no note when one is -1, which hides one vendor's
 // devices from programs for the other, or when NVIDIA devices are present, where each variable has its own purpose.
 func hipWins(env Env, m gpu.Machine) []Note {
-	hip, set := env.Lookup("HIP_VISIBLE_DEVICES")
+	hip, _ := env.Lookup("HIP_VISIBLE_DEVICES")
 	cuda, also := env.Lookup(cudaVariable)
-	if !set || !also || hip == cuda || hip == "-1" || cuda == "-1" || len(devicesOf(m, gpu.NVIDIA)) > 0 {
+	if !hipReads(env, "HIP_VISIBLE_DEVICES") || !also || hip == cuda || hip == "-1" || cuda == "-1" || len(devicesOf(m, gpu.NVIDIA)) > 0 {
 		return nil
 	}
 	return []Note{{codeBeaten, variable{"HIP_VISIBLE_DEVICES", hip}.String() + " wins over " + variable{cudaVariable, cuda}.String() + " for HIP programs"}}

@@ -10,9 +10,11 @@ import (
 
 // HIP returns what a HIP program on AMD devices sees: HIP_VISIBLE_DEVICES, or CUDA_VISIBLE_DEVICES when that is not
 // set, counted within what ROCR_VISIBLE_DEVICES leaves. Empty is none; an invalid entry ends the list; a repeated
-// device is skipped; numbers must be written plainly (no blank, sign, leading zero or tail).
+// device is skipped; numbers must be written plainly (no blank, sign, leading zero or tail). Quotation marks around the
+// whole value are taken off, and with nothing between them the variable counts as not set.
 //
-// Source: ROCm/clr rocclr/device/rocm/rocdevice.cpp and rocclr/utils/flags.cpp.
+// Source: ROCm/clr rocclr/device/rocm/rocdevice.cpp and rocclr/utils/flags.cpp; quotation marks as observed with HIP 5.2.3,
+// 5.7.1, 6.4.3 and 7.2.4 over invented GPUs.
 func HIP(env Env, m gpu.Machine) View {
 	l := readHIP(env, m)
 	notes := append(append(l.below, hipWins(env, m)...), l.notes...)
@@ -58,7 +60,7 @@ type hipList struct {
 }
 
 func readHIP(env Env, m gpu.Machine) hipList {
-	if env.set("HIP_VISIBLE_DEVICES") || !env.set(cudaVariable) {
+	if hipReads(env, "HIP_VISIBLE_DEVICES") || !env.set(cudaVariable) {
 		return readWithinROCR(env, m, "HIP_VISIBLE_DEVICES")
 	}
 	l := readWithinROCR(env, m, cudaVariable)
@@ -77,7 +79,12 @@ func readWithinROCR(env Env, m gpu.Machine, name string) hipList {
 	if l.value, l.set = env.Lookup(name); !l.set {
 		return l
 	}
-	r := hipReader{noter{l.variable, twice(env, name)}, l.within}
+	r := hipReader{noter{l.variable, twice(env, name)}, unquoted(l.value), l.within}
+	if l.set = hipReads(env, name); !l.set {
+		r.add(codeNoMask, "quotation marks with nothing between them count as not set")
+		l.notes = r.notes
+		return l
+	}
 	l.chosen = r.apply()
 	if filtered && len(l.chosen) > 0 && !slices.Equal(l.chosen, l.within[:len(l.chosen)]) {
 		r.add(codeFiltered, "its numbers count within the list of %s, not within the machine", rocrVariable)
@@ -86,17 +93,33 @@ func readWithinROCR(env Env, m gpu.Machine, name string) hipList {
 	return l
 }
 
+// hipReads reports whether the runtime takes the variable for set.
+func hipReads(env Env, name string) bool {
+	value, set := env.Lookup(name)
+	return set && (value == "" || unquoted(value) != "")
+}
+
+// unquoted takes off the quotation marks around a whole value, as docker's --env-file passes them on.
+func unquoted(value string) string {
+	text := strings.Trim(value, " ")
+	if len(text) < 2 || !strings.HasPrefix(text, `"`) || !strings.HasSuffix(text, `"`) {
+		return value
+	}
+	return text[1 : len(text)-1]
+}
+
 type hipReader struct {
 	noter
+	list    string // the value without quotation marks around it
 	devices []*gpu.Device
 }
 
 func (r *hipReader) apply() []*gpu.Device {
-	if r.value == "" {
+	if r.list == "" {
 		r.add(codeEmpty, "no AMD GPU is visible")
 		return nil
 	}
-	tokens := strings.Split(strings.TrimSuffix(r.value, ","), ",")
+	tokens := strings.Split(strings.TrimSuffix(r.list, ","), ",")
 	var chosen []*gpu.Device
 	for i, entry := range tokens {
 		n := r.index(entry)

@@ -45,7 +45,7 @@ func TestLimit(t *testing.T) {
 		{"empty", set(""), g4, "", "CUDA_VISIBLE_DEVICES= hides it", "empty-list"},
 		{"duplicate", set("1,1"), g4, "", "CUDA_VISIBLE_DEVICES=1,1 hides it", "duplicate"},
 		{"identifier", set("GPU-000000a2"), g4, "2", "CUDA_VISIBLE_DEVICES=GPU-000000a2 hides it", ""},
-		{"split GPU by number", set("0"), split(2, 0), "0,0/0,0/1,0/2", "CUDA_VISIBLE_DEVICES=0 hides it", ""},
+		{"split GPU by number", set("0"), split(2, 0), "0,0/0,0/1,0/2", "CUDA_VISIBLE_DEVICES=0 hides it", "undocumented"},
 		{"several MIG devices", set("MIG-00000000-0000-5000-8000-000000000000,MIG-01000000-0000-5000-8000-000000000000"), split(2, 0), "0,0/0,0/1",
 			"CUDA_VISIBLE_DEVICES=MIG-00000000-0000-5000-8000-000000000000,MIG-01000000-0000-5000-8000-00000000000… hides it", ""},
 		{"number of the fastest", set("0"), mixed(), "1", "CUDA_VISIBLE_DEVICES=0 hides it", "fastest-first-guess"},

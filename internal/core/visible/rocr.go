@@ -72,7 +72,12 @@ func (r *rocrReader) device(tokens []string, i int) *gpu.Device {
 		return r.identifier(tokens, i, entry)
 	}
 	n, ok := strtol(entry)
-	if !ok {
+	switch {
+	case ok:
+	case strings.HasPrefix(strings.TrimLeft(entry, "+-"), "0B"):
+		r.add(codeUndocumented, "%s ends the list%s where the runtime was built before glibc 2.38, and is read as a binary number where it was built later", quoted(tokens[i]), rest(tokens, i))
+		return nil
+	default:
 		r.add(codeNotNumber, "%s is no number and ends the list%s", quoted(tokens[i]), rest(tokens, i))
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 	"gpuard/test/fakegpu"
 )
 
-const runNeeds = gpu.Identity | gpu.Load | gpu.Processes
+const runNeeds = gpu.Identity | gpu.Quick | gpu.Processes | gpu.Faults | gpu.Deciding
 
 // openAt initialises the library at a path; Open takes the one that the loader finds.
 func openAt(t testing.TB, path string) *Library {

@@ -23,9 +23,9 @@ func (r *reader) parts(what gpu.What) []func() {
 		of   gpu.What
 		read func()
 	}
-	load, processes := part{gpu.Quick, func() { r.load(what) }}, part{gpu.Processes, r.readProcesses}
+	load, processes := part{gpu.Quick, func() { r.load(what) }}, part{gpu.Processes, func() { r.readProcesses(what) }}
 	order := []part{load, {gpu.Clocks, r.clocks}, {gpu.Power, r.power}, processes, {gpu.Faults, func() { r.faults(what) }}, {gpu.Modes, r.modes}, {gpu.Links, r.readEnds}}
-	if decides(what) { // whether the load has to be known
+	if what&gpu.Deciding != 0 { // whether the load has to be known
 		order[0], order[3] = processes, load
 	}
 	list := []func(){r.identity, func() { r.size(what) }}
@@ -36,9 +36,6 @@ func (r *reader) parts(what gpu.What) []func() {
 	}
 	return list
 }
-
-// decides reports that the reading is not shown: who asks wants to know what is free.
-func decides(what gpu.What) bool { return what&gpu.Processes != 0 && what&gpu.Clocks == 0 }
 
 // ok records the result of a call and reports whether it succeeded. A lost device gets a Problem, which ends its
 // reading. A reading that this device does not have is ignored. Every other failure becomes a problem of the machine.
@@ -142,6 +139,7 @@ func (r *reader) identity() {
 	if major, minor, ok := r.pair("nvmlDeviceGetCudaComputeCapability"); ok {
 		d.Compute = &gpu.Capability{Major: int(major), Minor: int(minor)}
 	}
+	d.ClockSMMax = r.numberOf("nvmlDeviceGetMaxClockInfo", clockSM) // CUDA numbers the fastest first
 }
 
 // size reads memory and MIG devices. It is a part of its own, so that a device that hangs here keeps its identity.

@@ -12,7 +12,7 @@ func (r *reader) faults(what gpu.What) {
 	d := &r.device
 	d.ECCUncorrected = r.eccErrors(errorUncorrected)
 	d.RemappedRows = r.remappedRows()
-	if d.RemappedRows == nil || what&gpu.Modes != 0 {
+	if what&gpu.Deciding == 0 || d.RemappedRows == nil {
 		d.RetiredPages = r.retiredPages()
 	}
 	d.RecoveryAction = r.recoveryAction()
@@ -55,7 +55,7 @@ func (r *reader) remappedRows() *gpu.RemappedRows {
 		return nil
 	}
 	pending, failed := yesOrNo(v[2]), yesOrNo(v[3])
-	if pending == nil || failed == nil {
+	if pending == nil || failed == nil || v[0] == notAvailable32 || v[1] == notAvailable32 {
 		return nil
 	}
 	return &gpu.RemappedRows{Correctable: int(v[0]), Uncorrectable: int(v[1]), Pending: *pending, Failed: *failed}

@@ -8,10 +8,10 @@ import (
 )
 
 // load reads what changes from second to second, except for memory, which size reads, clocks and power. The utilisation of a
-// device that nothing uses says nothing to who only decides.
+// device that no program uses decides nothing: without persistence mode the driver reports up to 100 % for an idle one.
 func (r *reader) load(what gpu.What) {
 	d := &r.device
-	if !decides(what) || !r.empty() {
+	if what&gpu.Deciding == 0 || !r.empty() {
 		var busy utilization
 		if !r.gone() && r.ok("nvmlDeviceGetUtilizationRates", r.lib.call("nvmlDeviceGetUtilizationRates", r.handle, uintptr(unsafe.Pointer(&busy)))) {
 			d.Utilization = new(float64(busy.gpu) / 100)
@@ -19,28 +19,19 @@ func (r *reader) load(what gpu.What) {
 	}
 	d.Temperature = r.temperature()
 	d.TempMargin = r.margin()
-	if d.Temperature != nil && *d.Temperature >= warm && d.TempMargin == nil {
-		d.TempSlowdown = r.slowdown()
+	if what&gpu.Deciding == 0 || d.Temperature == nil || *d.Temperature >= warm {
+		d.TempSlowdown = r.numberOf("nvmlDeviceGetTemperatureThreshold", thresholdSlowdown)
 	}
 	d.ClockEvents = r.clockEvents()
 }
 
-// warm is a temperature in °C below which no device is near the one at which its clocks are lowered, 70 and more: only from
-// here on does it matter where that is, which takes more calls of the kernel driver than all else.
-const warm = 60
-
-// slowdown is the temperature in °C at which the clocks are lowered.
-func (r *reader) slowdown() *int {
-	return r.numberOf("nvmlDeviceGetTemperatureThreshold", thresholdSlowdown)
-}
+// warm is a temperature in °C far below the one at which a device lowers its clocks, which is above 80 on every one whose reading
+// is in this repository: only from here on does a decision ask where that is, which takes more calls than all else.
+const warm = 50
 
 func (r *reader) clocks() {
 	d := &r.device
-	if d.TempSlowdown == nil {
-		d.TempSlowdown = r.slowdown()
-	}
 	d.ClockSM = r.numberOf("nvmlDeviceGetClockInfo", clockSM)
-	d.ClockSMMax = r.numberOf("nvmlDeviceGetMaxClockInfo", clockSM)
 	d.ClockMemory = r.numberOf("nvmlDeviceGetClockInfo", clockMemory)
 }
 

@@ -40,9 +40,17 @@ func (l *Library) initialise() error {
 	l.step.Store(new(initialise))
 	if s := l.call(initialise); s != success {
 		version, _ := l.systemText("nvmlSystemGetNVMLVersion", versionSize)
-		return refused(s, l.errorText(s), version, control())
+		return refused(s, l.errorText(s), driverVersion(version), control())
 	}
 	return l.survey()
+}
+
+// driverVersion is the driver's version in that of the library: before it stands the number of CUDA, as in 12.535.261.03.
+func driverVersion(version string) string {
+	if cuda, driver, both := strings.Cut(version, "."); both && len(cuda) <= 2 {
+		return driver
+	}
+	return version
 }
 
 // load opens the shared library. With RTLD_NOW, a library that lacks a symbol is an error here; with RTLD_LAZY it would

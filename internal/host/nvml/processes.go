@@ -27,9 +27,9 @@ func lists() [3]processList {
 // readProcesses reads the processes of the device, or of each of its slices. Only administrators may read the list of a
 // device in MIG mode (nvml.h, nvmlDeviceGetComputeRunningProcesses_v3), so it is used only for slices that do not
 // answer.
-func (r *reader) readProcesses() {
+func (r *reader) readProcesses(what gpu.What) {
 	for _, l := range lists() {
-		if l.served && r.empty() {
+		if l.served && what&gpu.Deciding != 0 && r.empty() {
 			continue
 		}
 		if len(r.slices) == 0 {
@@ -52,9 +52,13 @@ func (r *reader) readProcesses() {
 	}
 }
 
-// empty reports that no process is known and that the memory in use is less than any program needs that computes.
+// leastContext is less memory than a program takes on a device before it computes anything: a CUDA context alone is some 100 MiB
+// and more.
+const leastContext = 32 * gpu.MiB
+
+// empty reports that no process is known, nor memory that one would need.
 func (r *reader) empty() bool {
-	return len(r.processes) == 0 && r.device.MemoryUsed != nil && *r.device.MemoryUsed < 32*gpu.MiB
+	return len(r.processes) == 0 && r.device.MemoryUsed != nil && *r.device.MemoryUsed < leastContext
 }
 
 func (r *reader) onSlices(l processList) {

@@ -89,7 +89,7 @@ func TestOlderDriversHaveTheListsByAnOlderName(t *testing.T) {
 	})
 	r := &reader{lib: l, answer: answer{handle: 1}}
 	r.device.UUID = "GPU-1"
-	r.readProcesses()
+	r.readProcesses(gpu.Processes)
 	same(t, "the processes", r.processes, []gpu.Process{{PID: 77, GPU: "GPU-1", Memory: new(5 * gpu.MiB), Kind: gpu.ComputeProcess}})
 	same(t, "the problems", r.problems, []string(nil))
 }
@@ -130,7 +130,7 @@ func TestASilentSliceIsFoundInTheListOfTheDevice(t *testing.T) {
 	r := &reader{lib: l, slices: []uintptr{first, second}}
 	r.handle = device
 	r.device.MIG = []gpu.MIGDevice{{UUID: "MIG-1", GPUInstance: 1}, {UUID: "MIG-2", GPUInstance: 2}}
-	r.readProcesses()
+	r.readProcesses(gpu.Processes)
 	var got []any
 	for _, p := range r.processes {
 		got = append(got, p.PID, p.GPU)

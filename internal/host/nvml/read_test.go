@@ -81,24 +81,50 @@ func TestOnlyWhatIsAskedForIsRead(t *testing.T) {
 	same(t, "links", got.Links, []gpu.Link(nil))
 }
 
+const deciding = gpu.Identity | gpu.Quick | gpu.Processes | gpu.Faults | gpu.Deciding
+
 // TestWhatADecisionNeeds: of an empty GPU little is asked, of a warm one also how hot it may be, and of one in use its load.
 func TestWhatADecisionNeeds(t *testing.T) {
-	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1), fakegpu.A100(2))
-	d.Set(1, "temperature", "61")
-	d.Set(2, "utilization", "37 12")
-	d.AddProcess(2, 4242, 1<<30, fakegpu.Compute)
+	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1), fakegpu.A100(2), fakegpu.A100(3), fakegpu.A100(4))
+	d.Set(0, "temperature", "49")
+	d.Set(1, "temperature", "50")
+	for i := range 5 {
+		d.Set(i, "utilization", "37 12")
+	}
+	d.AddProcess(2, 4242, 1<<20, fakegpu.Compute)
+	d.Set(3, "memory_used", "32M")
+	d.Set(4, "memory_used", fmt.Sprint(32<<20-1))
 	for name, from := range map[string]int{ // these hang, so that a call of one would be noticed
-		"nvmlDeviceGetUtilizationRates": 0, "nvmlDeviceGetMPSComputeRunningProcesses_v3": 0, "nvmlDeviceGetTemperatureThreshold": 0,
-		"nvmlDeviceGetPowerUsage": fakegpu.Any, "nvmlDeviceGetClockInfo": fakegpu.Any, "nvmlDeviceGetMaxClockInfo": fakegpu.Any,
-		"nvmlDeviceGetEccMode": fakegpu.Any, "nvmlDeviceGetPersistenceMode": fakegpu.Any, "nvmlDeviceGetRetiredPages": fakegpu.Any,
+		"nvmlDeviceGetMPSComputeRunningProcesses_v3": 0, "nvmlDeviceGetTemperatureThreshold": 0, "nvmlDeviceGetUtilizationRates": 4,
+		"nvmlDeviceGetPowerUsage": fakegpu.Any, "nvmlDeviceGetClockInfo": fakegpu.Any, "nvmlDeviceGetRetiredPages": fakegpu.Any,
+		"nvmlDeviceGetEccMode": fakegpu.Any, "nvmlDeviceGetPersistenceMode": fakegpu.Any,
 	} {
 		d.Hang(name, from)
 	}
-	m := machine(t, d, gpu.Identity|gpu.Quick|gpu.Processes|gpu.Faults)
-	same(t, "problems", []any{m.Problems, m.Devices[0].Problem, m.Devices[1].Problem, m.Devices[2].Problem}, []any{[]string(nil), "", "", ""})
-	same(t, "load", []any{m.Devices[0].Utilization, m.Devices[2].Utilization}, []any{(*float64)(nil), new(0.37)})
-	same(t, "slowdown", []any{m.Devices[0].TempSlowdown, m.Devices[1].TempSlowdown}, []any{(*int)(nil), new(89)})
-	same(t, "rows", m.Devices[0].RemappedRows != nil && m.Devices[0].ECCUncorrected != nil, true)
+	m := machine(t, d, deciding)
+	same(t, "problems", m.Problems, []string(nil))
+	var load []*float64
+	var slowdown []*int
+	for _, d := range m.Devices {
+		load, slowdown = append(load, d.Utilization), append(slowdown, d.TempSlowdown)
+		same(t, "a problem", d.Problem, "")
+		same(t, "faults and highest clock", d.RemappedRows != nil && d.ECCUncorrected != nil && d.ClockSMMax != nil, true)
+	}
+	same(t, "load", load, []*float64{nil, nil, new(0.37), new(0.37), nil})
+	same(t, "slowdown", slowdown, []*int{nil, new(89), nil, nil, nil})
+}
+
+// TestDecisionOnOlderDevices: pages are retired where no rows are remapped, and a margin that says nothing does not hide how hot
+// a device is.
+func TestDecisionOnOlderDevices(t *testing.T) {
+	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
+	d.Set(0, "remapped", "4294967295 0 0 0")
+	d.Set(0, "retired", "0 1 1")
+	d.Set(1, "temperature", "90")
+	d.Set(1, "margin", "4294967295")
+	m := machine(t, d, deciding)
+	same(t, "pages", m.Devices[0].RetiredPages, &gpu.RetiredPages{DoubleBit: 1, Pending: true})
+	same(t, "heat", []any{m.Devices[1].TempMargin, m.Devices[1].TempSlowdown}, []any{(*int)(nil), new(89)})
 }
 
 func TestSixteenDevices(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"gpuard/internal/core/space"
 )
 
-// LockedBy lists the processes that hold a lock on the file with this device number and inode, in order of PID. Who only
-// reads the file, as each look at the leases does, has it open without a lock and is not named.
+// LockedBy lists the processes that hold a lock for writing on the file with this device number and inode, in order of PID. Who
+// only reads the file, as each look at the leases does, has it open without one and is not named. Before Linux 4.1 nobody is.
 // Only root can read the descriptors of other users' processes, so for other callers those are missing.
 func (f FS) LockedBy(dev, ino uint64) []job.Blocker {
 	pids, err := f.pids()
@@ -72,11 +72,16 @@ func (f FS) holdsLock(pid int, dev, ino uint64) bool {
 			continue
 		}
 		info, err := f.readFile(64<<10, strconv.Itoa(pid), "fdinfo", name)
-		if err == nil && strings.Contains("\n"+string(info), "\nlock:") {
+		if err == nil && slices.ContainsFunc(strings.Split(string(info), "\n"), isHold) {
 			return true
 		}
 	}
 	return false
+}
+
+// isHold reports whether a line of fdinfo is a lock for writing. Who may only read a file can lock it for reading.
+func isHold(line string) bool {
+	return strings.HasPrefix(line, "lock:") && strings.Contains(line, " WRITE ")
 }
 
 // MountPoint reports whether path itself, a file or a folder, is a mount point in the caller's mount namespace

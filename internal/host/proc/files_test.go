@@ -75,7 +75,7 @@ func TestLockedByOnlyLooksAtProcesses(t *testing.T) {
 		"40/stat": statLine(40, "forty", "S", 1, 60), "40/cmdline": "forty\x00", "40/fd/x": "", "40/fdinfo/203": lock,
 		"6/stat": statLine(6, "six", "S", 1, 50), "6/fd/x": "", "6/fdinfo/1": lock,
 		"8/stat": statLine(8, "eight", "S", 1, 50), "8/fd/x": "", "8/fdinfo/203": "pos:\t0\nflags:\t02100000\n",
-		"9/stat": statLine(9, "nine", "S", 1, 50), "9/fd/x": "",
+		"9/stat": statLine(9, "nine", "S", 1, 50), "9/fd/x": "", "9/fdinfo/203": strings.Replace(lock, "WRITE", "READ", 1),
 		"self/fd/x": "", "self/fdinfo/203": lock, "7/stat": statLine(7, "nofds", "S", 1, 50),
 	})
 	target := filepath.Join(f.root, "the.lock")

@@ -204,7 +204,7 @@ func touch(dir *sys.Dir, names ...string) {
 	}
 }
 
-// Lock returns device and inode of the folder lock's file, to find the processes that have it open.
+// Lock returns device and inode of the folder lock's file, to find the processes that hold it.
 func (f *Folder) Lock() (dev, ino uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(f.Path, "lock"), &st); err != nil {
@@ -254,7 +254,7 @@ func crowdIn(top string) (uid uint32, n int) {
 	return uid, len(names)
 }
 
-// LockFile returns device and inode of a lease's lock file, to find the processes that have it open.
+// LockFile returns device and inode of a lease's lock file, to find the processes that hold it.
 func (f *Folder) LockFile(l job.Lease) (dev, ino uint64, err error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(f.folderOf(&l), nameOf(&l)+lockSuffix), &st); err != nil {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
@@ -20,7 +21,8 @@ func (p *Program) explain() *cobra.Command {
 		Short: "Show what a program would see, and every surprise on the way",
 		Long: `Shows which devices a program sees with the variables of this shell. Variables
 given on the command line replace this shell's GPU variables entirely.
-The exit code is 0 even if no device is visible.
+The exit code is 0 even if no device is visible, and 1 if the driver ignores
+CUDA_VISIBLE_DEVICES and shows every GPU.
 
 With a process id or a lease id it shows what that process sees, from the
 environment with which it was started, its container, its Slurm job and its
@@ -51,14 +53,7 @@ exit code is 1 if the driver shows something else.`,
 				}
 				p.warnConfig()
 				x.Notes = append(unknownVariables(args), x.Notes...)
-				if asJSON {
-					return writeJSON(p.Out, explained{"gpuard.explain/1", x})
-				}
-				if x.Process != nil {
-					ExplainProcess(p.Out, x, p.term(p.Out))
-				}
-				Explain(p.Out, x.View, x.Machine, p.term(p.Out))
-				return nil
+				return p.showExplained(x, asJSON)
 			})
 		},
 	}
@@ -68,6 +63,24 @@ exit code is 1 if the driver shows something else.`,
 	cmd.Flags().BoolVar(&probe, "probe", false, "ask the CUDA driver too, and compare")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
 	return cmd
+}
+
+// showExplained writes the answer. A list that the driver ignores is an error: the program would see other people's GPUs.
+func (p *Program) showExplained(x *explain.Explanation, asJSON bool) error {
+	if asJSON {
+		if err := writeJSON(p.Out, explained{"gpuard.explain/1", x}); err != nil {
+			return err
+		}
+	} else {
+		if x.Process != nil {
+			ExplainProcess(p.Out, x, p.term(p.Out))
+		}
+		Explain(p.Out, x.View, x.Machine, p.term(p.Out))
+	}
+	if slices.ContainsFunc(x.Notes, visible.Note.Widens) {
+		return &silent{errors.New("the list is ignored")}
+	}
+	return nil
 }
 
 // explained is the JSON answer of explain.

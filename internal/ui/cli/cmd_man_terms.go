@@ -19,7 +19,7 @@ func manExits(cmd *cobra.Command) string {
 		}
 		return b.String()
 	}
-	plain := []exit.Code{{Code: 0, Meaning: "done"}, {Code: 1, Meaning: "refused, failed, or no device can be read"}, {Code: 2, Meaning: "used wrongly"}}
+	plain := []exit.Code{{Code: 0, Meaning: "done"}, {Code: 1, Meaning: "refused, failed, or no device can be read; for `explain` also when the driver ignores CUDA_VISIBLE_DEVICES and shows every GPU"}, {Code: 2, Meaning: "used wrongly"}}
 	switch cmd.Name() {
 	case "run", "docker", "podman":
 		return roff("That of the command, or the signal that ended it. gpuard's own codes:") + "\n" + table(exit.Codes())

@@ -133,7 +133,7 @@ Every other command:
 | code | meaning |
 | ---: | --- |
 | 0 | done; for ` + "`explain`" + ` also when nothing is visible |
-| 1 | refused, failed, or no device can be read |
+| 1 | refused, failed, or no device can be read; for ` + "`explain`" + ` also when the driver ignores CUDA_VISIBLE_DEVICES and shows every GPU |
 | 2 | used wrongly |
 `)
 	return b.String()

@@ -24,7 +24,11 @@ func Explain(w io.Writer, v visible.View, m gpu.Machine, term Term) {
 		p.line()
 	}
 	for _, n := range v.Notes {
-		p.paragraph(span{yellow, "note: "}, normal, p.text(n.Text))
+		word := span{yellow, "note: "}
+		if n.Widens() {
+			word = span{red, "error: "}
+		}
+		p.paragraph(word, normal, p.text(n.Text))
 	}
 	_, _ = io.WriteString(w, p.out.String())
 }
