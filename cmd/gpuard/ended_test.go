@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -154,6 +155,35 @@ func TestEndedLine(t *testing.T) {
 		t.Errorf("%+v, %v", a, err)
 	}
 	same(t, "of another machine", run(t, program(t, l.state, []string{"GPUARD_MACHINE=demo:1xL4"}, "history", "--by", "user")).out, "no lease has ended in that time\n")
+}
+
+// TestEndedBesideItsBeginner: a reservation that is over before gpuard reserve has printed its answer leaves its line all the same.
+func TestEndedBesideItsBeginner(t *testing.T) {
+	t.Parallel()
+	l := newLeaser(t)
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	full := make([]byte, must(unix.FcntlInt(write.Fd(), unix.F_GETPIPE_SZ, 0)))
+	if _, err := write.Write(full); err != nil {
+		t.Fatal(err)
+	}
+	cmd := l.cmd("reserve", "--for", "100ms", "--json")
+	cmd.Stdout = write
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = write.Close()
+	time.Sleep(time.Second) // it waits for somebody to read, and the reservation ends meanwhile
+	if _, err := io.Copy(io.Discard, read); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	l.await("a reservation that was over at once", 1)
 }
 
 // TestEndedUnseen: a lease whose command and holder were killed leaves its line when the next claim finds it.

@@ -75,11 +75,24 @@ func Keep(args []string, touch, most time.Duration) error {
 		noteOutcome(folder, w)
 	}
 	gone, err := folder.End(last, last.Boot)
+	if err == nil && !gone && last.Apart && len(args) == 4 {
+		gone, err = endAfterBeginner(folder, last, most)
+	}
 	if err != nil || gone {
 		return err
 	}
 	// A supervising gpuard releases the lease itself, or starts the command again with it.
 	return registry.NoteHolders(proc.New("/proc"), folder, last, os.Getppid())
+}
+
+// endAfterBeginner ends a reservation, or the lease of a process that gpuard has not started: only who began it can have its
+// lock too, until its exit.
+func endAfterBeginner(folder *store.Folder, lease job.Lease, most time.Duration) (gone bool, err error) {
+	for pause := time.Millisecond; !gone && err == nil && pause < most; pause *= 2 {
+		time.Sleep(pause)
+		gone, err = folder.End(lease, lease.Boot)
+	}
+	return gone, err
 }
 
 // noteOutcome adds how the command ended to what is written of its lease.
