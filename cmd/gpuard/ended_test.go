@@ -176,7 +176,8 @@ func TestEndedBesideItsBeginner(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = write.Close()
-	time.Sleep(time.Second) // it waits for somebody to read, and the reservation ends meanwhile
+	eventually(t, "the reservation has a lease", func() bool { return len(l.leases()) == 1 })
+	time.Sleep(time.Second) // longer than the reservation, whose beginner cannot print before somebody reads
 	if _, err := io.Copy(io.Discard, read); err != nil {
 		t.Fatal(err)
 	}

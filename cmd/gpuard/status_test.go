@@ -36,7 +36,7 @@ func TestKeptLease(t *testing.T) {
 	if len(locks) != 1 {
 		t.Fatalf("the locks are %v", locks)
 	}
-	reader, err := os.Open(locks[0]) // as somebody's gpuard status at that moment: it keeps nothing
+	reader, err := os.Open(locks[0]) // as a gpuard status of that moment has it open
 	if err != nil {
 		t.Fatal(err)
 	}

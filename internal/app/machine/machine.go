@@ -106,7 +106,7 @@ func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		if what&gpu.Health != 0 {
 			h.afflict(&m, log())
 		}
-		if spent := time.Since(started); spent > time.Second && h.asleep(ctx, m, what) {
+		if spent := time.Since(started); spent > time.Second && h.isAsleep(ctx, m, what) {
 			h.Say(fmt.Sprintf("the driver took %.1f s to start, as it does each time while persistence mode is off: sudo nvidia-smi -pm 1", spent.Seconds()))
 		}
 		if what&gpu.Processes != 0 {
@@ -135,9 +135,9 @@ func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 	return m, nil
 }
 
-// asleep: without persistence mode the driver stops a device that no process uses, and starts it for every reading
+// isAsleep: without persistence mode the driver stops a device that no process uses, and starts it for every reading
 // (NVIDIA driver-persistence documentation). A decision has not asked for the mode.
-func (h *Host) asleep(ctx context.Context, m gpu.Machine, what gpu.What) bool {
+func (h *Host) isAsleep(ctx context.Context, m gpu.Machine, what gpu.What) bool {
 	off := func(d gpu.Device) bool { return d.Persistence != nil && !*d.Persistence }
 	known := func(d gpu.Device) bool { return d.Persistence != nil }
 	if what&gpu.Deciding != 0 && !slices.ContainsFunc(m.Devices, known) {

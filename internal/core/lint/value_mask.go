@@ -18,7 +18,7 @@ type list struct {
 	vendor gpu.Vendor
 	read   func(visible.Env, gpu.Machine) visible.View
 	strict bool // blanks count
-	plain  bool // numbers have no sign and no zero before them
+	plain  bool // numbers have no sign and no zero before them, and quotation marks around the whole do no harm
 	rising bool // numbers must rise
 }
 
@@ -100,7 +100,7 @@ func (m list) fault(value string) (fault, bool) {
 
 // firstFault finds the first thing that is wrong; what was meant often shows by the shape alone.
 func (m list) firstFault(value string) (fault, bool) {
-	if inner := strings.TrimSuffix(strings.TrimPrefix(value, `"`), `"`); m.plain && inner != "" && value == `"`+inner+`"` { // AMD's takes them off
+	if inner := visible.Unquote(value); m.plain && inner != "" {
 		value = inner
 	}
 	if bare := strings.NewReplacer(`"`, "", "'", "").Replace(value); bare != value {

@@ -11,8 +11,8 @@ import (
 
 const cudaVariable = "CUDA_VISIBLE_DEVICES"
 
-// tooLong is the size in bytes from which the driver takes CUDA_DEVICE_ORDER for unset.
-const tooLong = 1024
+// longestOrder is the size in bytes from which the driver takes CUDA_DEVICE_ORDER for unset.
+const longestOrder = 1024
 
 // CUDA returns what a program that uses the CUDA driver sees: the NVIDIA devices that CUDA_VISIBLE_DEVICES lists,
 // numbered in the order of the list, or all of them in CUDA's own order. Where the machine's driver is not known, it is

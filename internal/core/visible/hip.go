@@ -79,7 +79,7 @@ func readWithinROCR(env Env, m gpu.Machine, name string) hipList {
 	if l.value, l.set = env.Lookup(name); !l.set {
 		return l
 	}
-	r := hipReader{noter{l.variable, twice(env, name)}, unquoted(l.value), l.within}
+	r := hipReader{noter{l.variable, twice(env, name)}, Unquote(l.value), l.within}
 	if l.set = hipReads(env, name); !l.set {
 		r.add(codeNoMask, "quotation marks with nothing between them count as not set")
 		l.notes = r.notes
@@ -96,11 +96,11 @@ func readWithinROCR(env Env, m gpu.Machine, name string) hipList {
 // hipReads reports whether the runtime takes the variable for set.
 func hipReads(env Env, name string) bool {
 	value, set := env.Lookup(name)
-	return set && (value == "" || unquoted(value) != "")
+	return set && (value == "" || Unquote(value) != "")
 }
 
-// unquoted takes off the quotation marks around a whole value, as docker's --env-file passes them on.
-func unquoted(value string) string {
+// Unquote takes off the quotation marks around a whole value, as docker's --env-file passes them on.
+func Unquote(value string) string {
 	text := strings.Trim(value, " ")
 	if len(text) < 2 || !strings.HasPrefix(text, `"`) || !strings.HasSuffix(text, `"`) {
 		return value

@@ -21,8 +21,8 @@ func cudaOrder(env Env, m gpu.Machine) (devices []*gpu.Device, guessed, fails bo
 	case !set, order == "FASTEST_FIRST":
 	case order == "PCI_BUS_ID":
 		return devices, false, false, nil
-	case len(order) >= tooLong:
-		notes = append(notes, v.note(codeOrderTooLong, "it has %d bytes, and the driver takes a value of %d bytes and more for unset", len(order), tooLong))
+	case len(order) >= longestOrder:
+		notes = append(notes, v.note(codeOrderTooLong, "it has %d bytes, and the driver takes a value of %d bytes and more for unset", len(order), longestOrder))
 	default:
 		return devices, false, true, append(notes, v.note(codeOrder, "CUDA does not start with this value: no GPU is visible; write PCI_BUS_ID or FASTEST_FIRST, or unset it"))
 	}

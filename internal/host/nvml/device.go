@@ -23,8 +23,8 @@ func (r *reader) parts(what gpu.What) []func() {
 		of   gpu.What
 		read func()
 	}
-	load, processes := part{gpu.Quick, func() { r.load(what) }}, part{gpu.Processes, func() { r.readProcesses(what) }}
-	order := []part{load, {gpu.Clocks, r.clocks}, {gpu.Power, r.power}, processes, {gpu.Faults, func() { r.faults(what) }}, {gpu.Modes, r.modes}, {gpu.Links, r.readEnds}}
+	load, processes := part{gpu.Quick, func() { r.readLoad(what) }}, part{gpu.Processes, func() { r.readProcesses(what) }}
+	order := []part{load, {gpu.Clocks, r.readClocks}, {gpu.Power, r.power}, processes, {gpu.Faults, func() { r.readFaults(what) }}, {gpu.Modes, r.readModes}, {gpu.Links, r.readEnds}}
 	if what&gpu.Deciding != 0 { // whether the load has to be known
 		order[0], order[3] = processes, load
 	}
@@ -46,13 +46,13 @@ func (r *reader) ok(name string, s status) bool {
 	if words, fatal := s.fatal(); fatal {
 		r.device.Problem = words
 	} else if !s.absent() {
-		r.note(fmt.Sprintf("cannot read %s: %s", name, r.lib.errorText(s)))
+		r.addProblem(fmt.Sprintf("cannot read %s: %s", name, r.lib.errorText(s)))
 	}
 	return false
 }
 
-// note adds a problem of the machine, once: some calls are made for several sensors.
-func (r *reader) note(problem string) {
+// addProblem adds a problem of the machine, once: some calls are made for several sensors.
+func (r *reader) addProblem(problem string) {
 	if !slices.Contains(r.problems, problem) {
 		r.problems = append(r.problems, problem)
 	}

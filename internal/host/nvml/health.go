@@ -6,9 +6,9 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// faults reads for what a device is not used. None of it exists on every generation of devices: pages are retired where no
+// readFaults reads for what a device is not used. None of it exists on every generation of devices: pages are retired where no
 // rows are remapped (docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt), so that who decides needs one of the two.
-func (r *reader) faults(what gpu.What) {
+func (r *reader) readFaults(what gpu.What) {
 	d := &r.device
 	d.ECCUncorrected = r.eccErrors(errorUncorrected)
 	d.RemappedRows = r.remappedRows()
@@ -21,7 +21,7 @@ func (r *reader) faults(what gpu.What) {
 	}
 }
 
-func (r *reader) modes() {
+func (r *reader) readModes() {
 	d := &r.device
 	if current, _, ok := r.pair("nvmlDeviceGetEccMode"); ok {
 		d.ECC = yesOrNo(current)

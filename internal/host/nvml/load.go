@@ -7,11 +7,11 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// load reads what changes from second to second, except for memory, which size reads, clocks and power. The utilisation of a
+// readLoad reads what changes from second to second, except for memory, which size reads, clocks and power. The utilisation of a
 // device that no program uses decides nothing: without persistence mode the driver reports up to 100 % for an idle one.
-func (r *reader) load(what gpu.What) {
+func (r *reader) readLoad(what gpu.What) {
 	d := &r.device
-	if what&gpu.Deciding == 0 || !r.empty() {
+	if what&gpu.Deciding == 0 || !r.isEmpty() {
 		var busy utilization
 		if !r.gone() && r.ok("nvmlDeviceGetUtilizationRates", r.lib.call("nvmlDeviceGetUtilizationRates", r.handle, uintptr(unsafe.Pointer(&busy)))) {
 			d.Utilization = new(float64(busy.gpu) / 100)
@@ -29,7 +29,7 @@ func (r *reader) load(what gpu.What) {
 // is in this repository: only from here on does a decision ask where that is, which takes more calls than all else.
 const warm = 50
 
-func (r *reader) clocks() {
+func (r *reader) readClocks() {
 	d := &r.device
 	d.ClockSM = r.numberOf("nvmlDeviceGetClockInfo", clockSM)
 	d.ClockMemory = r.numberOf("nvmlDeviceGetClockInfo", clockMemory)

@@ -29,7 +29,7 @@ func lists() [3]processList {
 // answer.
 func (r *reader) readProcesses(what gpu.What) {
 	for _, l := range lists() {
-		if l.served && what&gpu.Deciding != 0 && r.empty() {
+		if l.served && what&gpu.Deciding != 0 && r.isEmpty() {
 			continue
 		}
 		if len(r.slices) == 0 {
@@ -56,8 +56,8 @@ func (r *reader) readProcesses(what gpu.What) {
 // and more.
 const leastContext = 32 * gpu.MiB
 
-// empty reports that no process is known, nor memory that one would need.
-func (r *reader) empty() bool {
+// isEmpty reports that no process is known, nor memory that one would need.
+func (r *reader) isEmpty() bool {
 	return len(r.processes) == 0 && r.device.MemoryUsed != nil && *r.device.MemoryUsed < leastContext
 }
 

@@ -14,8 +14,9 @@ import (
 	"gpuard/internal/core/space"
 )
 
-// LockedBy lists the processes that hold a lock for writing on the file with this device number and inode, in order of PID. Who
-// only reads the file, as each look at the leases does, has it open without one and is not named. Before Linux 4.1 nobody is.
+// LockedBy lists the processes that hold a lock for writing on the file with this device number and inode, in order of PID.
+// Processes that only read the file, as every look at the leases does, are not in the list. It is empty before Linux 4.1, whose
+// fdinfo does not show locks.
 // Only root can read the descriptors of other users' processes, so for other callers those are missing.
 func (f FS) LockedBy(dev, ino uint64) []job.Blocker {
 	pids, err := f.pids()
