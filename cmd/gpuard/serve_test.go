@@ -66,8 +66,17 @@ func buildView(t testing.TB) string {
 func TestViewStarts(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(buildView(t), "gpuard-view")
-	var spent map[string]float64 // by package, in ms, the least of a few starts
-	for range 5 {
+	const most = 5               // ms
+	var spent map[string]float64 // by package, in ms, the least of the starts
+	slow := func() (found []string) {
+		for name, took := range spent {
+			if took > most && !raced {
+				found = append(found, fmt.Sprintf("%s takes %.1f ms", name, took))
+			}
+		}
+		return found
+	}
+	for n := 0; n < 2 || n < 100 && len(slow()) > 0; n++ { // on a busy machine a package may lose the processor
 		cmd := exec.Command(program, "--version")
 		cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
 		out, err := cmd.CombinedOutput()
@@ -90,10 +99,8 @@ func TestViewStarts(t *testing.T) {
 	if len(spent) < 10 {
 		t.Fatalf("%d packages", len(spent))
 	}
-	for name, took := range spent {
-		if took > 5 && !raced {
-			t.Errorf("%s takes %.1f ms", name, took)
-		}
+	if found := slow(); len(found) > 0 {
+		t.Error(found)
 	}
 }
 
@@ -170,16 +177,19 @@ func (p *website) status() (s status.Report) {
 }
 
 // TestServe: devices and leases are on the page, in the metrics and in the JSON answers, the same as in status; a change
-// is seen within two seconds.
+// is seen at the next reading, of which there is one each second.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
 	p := r.serve()
 	lease := begin(t, r.cmd("run", "-q", "--device", "1", "--share", "20G", "--", "sh", "-c", "echo $GPUARD_LEASE; exec "+r.Job+" --gpu 1 --mem 2G"))
-	began := time.Now()
-	eventually(t, "the lease is on the page", func() bool { return strings.Contains(p.get("/").body, lease) })
-	if took := time.Since(began); took > 2*time.Second {
-		t.Errorf("the lease was on the page after %v", took)
+	readings := map[time.Time]bool{p.status().Taken: true}
+	eventually(t, "the lease is on the page", func() bool {
+		readings[p.status().Taken] = true
+		return strings.Contains(p.get("/").body, lease)
+	})
+	if len(readings) > 3 {
+		t.Errorf("the lease was on the page only at the %dth reading", len(readings))
 	}
 	eventually(t, "its memory is known", func() bool {
 		return strings.Contains(p.get("/metrics").body, `gpuard_lease_memory_used_bytes{lease="`+lease+`"`)
@@ -363,7 +373,7 @@ func TestServeHangingDriver(t *testing.T) {
 				t.Errorf("%s: %d", path, got.code)
 			}
 		}
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("the answers took %v", took)
 		}
 		time.Sleep(20 * time.Millisecond)
