@@ -12,7 +12,7 @@ NVIDIA   ?= 470 525 535 550 555
 
 export CGO_ENABLED ?= 0
 
-.PHONY: all build pages test race lint vet fuzz bench shape docs check steady soak gpu-check check-kubernetes release compose nvidia clean
+.PHONY: all build pages test race lint vet fuzz bench shape docs check steady soak gpu-check check-kubernetes release compose nvidia amd clean
 
 all: build test
 
@@ -98,6 +98,9 @@ release: $(NFPM) ## VERSION=v1.2.3: archives, packages and checksums for amd64 a
 
 nvidia: ## NVIDIA's own libraries of these drivers, for the tests that ask them; needs apt-get
 	test/nvidia/fetch .cache/nvidia $(NVIDIA)
+
+amd: ## AMD's own runtimes of these versions of HIP, for the tests that ask them; needs apt-get
+	test/amd/fetch .cache/amd $(AMD)
 
 compose: .cache/bin/docker-compose-$(COMPOSE_VERSION) ## root: the plugin of docker for the tests of projects
 	install -D $< /usr/local/lib/docker/cli-plugins/docker-compose

@@ -97,7 +97,8 @@ func probes() []probe {
 		{"gpu", driver, rare},
 		{"no nvidia libraries", withoutLibraries, rare},
 		{"traces", func() error { return file(filepath.Join(traces(), "philly_11cb48.csv.gz"))() }, rare},
-		{"nvidia", libraries, rare},
+		{"nvidia", fetched("nvidia", "libcuda.so.1"), rare},
+		{"amd", fetched("amd", "libhsa-runtime64.so.1"), rare},
 	}
 }
 
@@ -172,21 +173,24 @@ func Traces(t testing.TB) string {
 
 func traces() string { return folder("GPUARD_TRACES", "../shared/traces") }
 
-// NVIDIA is the folder of NVIDIA's own libraries, which t needs: GPUARD_NVIDIA, else the one into which make nvidia puts them.
-// Each version has a folder in it.
-func NVIDIA(t testing.TB) string {
+// Libraries is the folder of a vendor's own libraries, nvidia or amd, which t needs: GPUARD_NVIDIA or GPUARD_AMD, else the one
+// into which make nvidia or make amd puts them. Each version has a folder in it.
+func Libraries(t testing.TB, vendor string) string {
 	t.Helper()
-	Need(t, "nvidia")
-	return nvidia()
+	Need(t, vendor)
+	return libraries(vendor)
 }
 
-func nvidia() string { return folder("GPUARD_NVIDIA", ".cache/nvidia") }
+func libraries(vendor string) string { return folder("GPUARD_"+strings.ToUpper(vendor), ".cache/"+vendor) }
 
-func libraries() error {
-	if found, _ := filepath.Glob(filepath.Join(nvidia(), "*", "libcuda.so.1")); len(found) == 0 {
-		return fmt.Errorf("there is no %s/VERSION/libcuda.so.1; make nvidia fetches it", nvidia())
+// fetched: there is a version of the vendor's libraries.
+func fetched(vendor, library string) func() error {
+	return func() error {
+		if found, _ := filepath.Glob(filepath.Join(libraries(vendor), "*", library)); len(found) == 0 {
+			return fmt.Errorf("there is no %s/VERSION/%s; make %s fetches it", libraries(vendor), library, vendor)
+		}
+		return nil
 	}
-	return nil
 }
 
 // folder is what a variable names, else path in the repository.

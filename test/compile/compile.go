@@ -17,12 +17,12 @@ import (
 )
 
 // Once returns the folder in which build has made its files, now or in an earlier test process. build gets a folder with a
-// copy of sources. variant and the sources name the result: build must depend on nothing else. The files are shared by
+// copy of all sources. variant and the sources name the result: build must depend on nothing else. The files are shared by
 // test processes, also of other users, and must not be changed. The test is skipped where there is no C compiler.
-func Once(t testing.TB, sources fs.FS, variant string, build func(work string)) string {
+func Once(t testing.TB, variant string, build func(work string), sources ...fs.FS) string {
 	t.Helper()
 	gate.Need(t, "cc")
-	dir := filepath.Join(cache(t), key(t, sources, variant))
+	dir := filepath.Join(cache(t), key(t, variant, sources))
 	if _, err := os.Stat(dir); err == nil {
 		return dir
 	}
@@ -31,8 +31,10 @@ func Once(t testing.TB, sources fs.FS, variant string, build func(work string)) 
 		t.Fatalf("cannot build for the tests: %v", err)
 	}
 	defer os.RemoveAll(work)
-	if err := os.CopyFS(work, sources); err != nil {
-		t.Fatalf("cannot build for the tests: %v", err)
+	for _, s := range sources {
+		if err := os.CopyFS(work, s); err != nil {
+			t.Fatalf("cannot build for the tests: %v", err)
+		}
 	}
 	build(work)
 	if err := os.Chmod(work, 0o755); err != nil { // another user's processes load these files
@@ -58,20 +60,22 @@ func Run(t testing.TB, dir, name string, args ...string) string {
 	return string(out)
 }
 
-func key(t testing.TB, sources fs.FS, variant string) string {
+func key(t testing.TB, variant string, sources []fs.FS) string {
 	t.Helper()
 	h := sha256.New()
 	fmt.Fprintln(h, variant)
-	err := fs.WalkDir(sources, ".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+	for _, s := range sources {
+		err := fs.WalkDir(s, ".", func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := fs.ReadFile(s, path)
+			fmt.Fprintf(h, "%s %d\n%s", path, len(text), text)
 			return err
+		})
+		if err != nil {
+			t.Fatalf("cannot read the sources of the tests: %v", err)
 		}
-		text, err := fs.ReadFile(sources, path)
-		fmt.Fprintf(h, "%s %d\n%s", path, len(text), text)
-		return err
-	})
-	if err != nil {
-		t.Fatalf("cannot read the sources of the tests: %v", err)
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }

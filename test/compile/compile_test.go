@@ -20,11 +20,11 @@ func TestTwoBuildersAtOnce(t *testing.T) {
 	found := make([]string, 2)
 	for i := range found {
 		done.Go(func() {
-			found[i] = Once(t, sources, "", func(work string) {
+			found[i] = Once(t, "", func(work string) {
 				begun.Done()
 				begun.Wait()
 				Run(t, work, "cc", "-o", "a", "a.c")
-			})
+			}, sources)
 		})
 	}
 	done.Wait()
@@ -32,11 +32,11 @@ func TestTwoBuildersAtOnce(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(found[0], "a")); err != nil || found[0] != found[1] {
 		t.Errorf("%v: two builds of the same are %q", err, found)
 	}
-	again := Once(t, sources, "", func(string) { t.Error("it is built again") })
+	again := Once(t, "", func(string) { t.Error("it is built again") }, sources)
 	if again != found[0] {
 		t.Errorf("later it is %q, not %q", again, found[0])
 	}
-	other := Once(t, sources, "other", func(string) {})
+	other := Once(t, "other", func(string) {}, sources)
 	t.Cleanup(func() { _ = os.RemoveAll(other) })
 	if other == again {
 		t.Error("another variant is the same")

@@ -30,7 +30,7 @@ type Paths struct {
 func Build(t testing.TB, without ...string) Paths {
 	t.Helper()
 	_, nvml := module(t)
-	dir := compile.Once(t, sources, fmt.Sprintln(nvml, without), func(work string) { build(t, work, without) })
+	dir := compile.Once(t, fmt.Sprintln(nvml, without), func(work string) { build(t, work, without) }, sources)
 	paths := Paths{
 		Library: filepath.Join(dir, "libnvidia-ml.so.1"),
 		CUDA:    filepath.Join(dir, "libcuda.so.1"),

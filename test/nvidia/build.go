@@ -4,16 +4,17 @@ import (
 	"testing"
 
 	"gpuard/test/compile"
+	"gpuard/test/preload"
 )
 
 // build returns the folder of driver.so, which is preloaded in place of the kernel's driver, and of the program ask.
 func build(t testing.TB) string {
 	t.Helper()
-	return compile.Once(t, sources, "", func(work string) {
+	return compile.Once(t, "", func(work string) {
 		cc := func(args ...string) {
 			compile.Run(t, work, "cc", append([]string{"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"}, args...)...)
 		}
-		cc("-shared", "-fPIC", "-o", "driver.so", "c/machine.c", "c/files.c", "c/manager.c", "c/controls.c", "c/control_machine.c", "c/control_gpu.c", "c/control_mig.c")
+		cc("-shared", "-fPIC", "-o", "driver.so", "c/load.c", "c/files.c", "c/machine.c", "c/manager.c", "c/controls.c", "c/control_machine.c", "c/control_gpu.c", "c/control_mig.c")
 		cc("-o", "ask", "c/ask.c")
-	})
+	}, sources, preload.Sources)
 }

@@ -35,7 +35,7 @@ type Library struct {
 func Libraries(t testing.TB) (all []Library) {
 	t.Helper()
 	gate.Need(t, "cc")
-	found, err := filepath.Glob(filepath.Join(gate.NVIDIA(t), "*", "libcuda.so.*.*"))
+	found, err := filepath.Glob(filepath.Join(gate.Libraries(t, "nvidia"), "*", "libcuda.so.*.*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func (l *Lab) Module(version string) {
 func (l *Lab) Env() []string {
 	return []string{
 		"LD_PRELOAD=" + filepath.Join(l.built, "driver.so"), "LD_LIBRARY_PATH=" + l.Library.Folder,
-		"NVIDIA_LAB=" + filepath.Join(l.root, "machine"), "NVIDIA_LAB_LOG=" + filepath.Join(l.root, "log"),
+		"LAB_MACHINE=" + filepath.Join(l.root, "machine"), "LAB_LOG=" + filepath.Join(l.root, "log"),
 	}
 }
 

@@ -25,6 +25,11 @@ func Random(m gpu.Machine, seed uint64, n int) []Row {
 	return rows
 }
 
+// Values makes values of a variable that lists devices, as Random does, one with each call.
+func Values(m gpu.Machine, seed uint64) func() *string {
+	return generator{rand.New(rand.NewPCG(seed, 0)), m}.value
+}
+
 type generator struct {
 	*rand.Rand
 	m gpu.Machine

@@ -28,9 +28,11 @@ func TestROCR(t *testing.T) {
 		{"1x,0", "", "not-a-number"},
 		{"0x", "", "not-a-number"},
 		{"0,", "0", ""},
-		{"0,,1", "0", "undocumented"},
-		{",", "", "undocumented"},
-		{" ", "", "undocumented"},
+		{"0,,1", "", "program-fails"},
+		{",", "", "program-fails"},
+		{" ", "", "program-fails"},
+		{"0,9,,1", "0", "invalid-index"},
+		{"0,1,2,3,,", "0,1,2,3", "entries-ignored"},
 		{"gpu-babababababababa", "0", ""},
 		{"GPU-BABABABACB", "1", ""},
 		{"GPU-", "", "unknown-uuid"},
@@ -63,9 +65,9 @@ func TestHIP(t *testing.T) {
 		want, notes string
 	}{
 		{"", "0,1,2,3", ""},
-		{"HIP= CUDA=0", "", "variable-beaten empty-list"},
+		{"HIP= CUDA=0", "", "variable-beaten empty-list older-rocm-differs"},
 		{"CUDA=1", "1", ""},
-		{"CUDA=", "", "empty-list"},
+		{"CUDA=", "", "empty-list older-rocm-differs"},
 		{"HIP=2 CUDA=1", "2", "variable-beaten"},
 		{"HIP=1 CUDA=1", "1", ""},
 		{"HIP=0 CUDA=-1", "0", ""},
@@ -90,9 +92,9 @@ func TestHIP(t *testing.T) {
 		{"HIP=1,0,1,2", "1,0,2", "duplicate"},
 		{"HIP=0,", "0", ""},
 		{"HIP=0,,1", "0", "not-a-number"},
-		{"HIP=GPU-babababacb", "1", ""},
+		{"HIP=GPU-babababacb", "1", "older-rocm-differs"},
 		{"HIP=GPU-BABABABACB", "", "unknown-uuid"},
-		{"HIP=GPU-", "0", ""},
+		{"HIP=GPU-", "0", "older-rocm-differs"},
 		{"HIP=GPU-XX", "", "unknown-uuid"},
 		{"HIP=all", "", "not-a-number"},
 		{"ROCR=1,2,3 HIP=0", "1", ""},
@@ -118,8 +120,20 @@ func TestHIP(t *testing.T) {
 	}
 	old := same(gpu.AMD, 2)
 	old.Devices[1].UUID = "PCI-0000:11:00.0" // GPUs older than Gfx9 have no UUID
-	if v := HIP(amdEnv("HIP=GPU-XX"), old); indices(old, v) != "1" || codes(v) != "" {
+	if v := HIP(amdEnv("HIP=GPU-XX"), old); indices(old, v) != "1" || codes(v) != "older-rocm-differs" {
 		t.Errorf("a GPU without an identifier: %+v", v)
+	}
+	split := same(gpu.AMD, 4) // 0, 1 and 2 are partitions of one GPU
+	for i, id := range []gpu.UUID{"GPU-a1b2000000000001-p0", "GPU-a1b2000000000001-p1", "GPU-a1b2000000000001-p2", "GPU-1f00000000000002"} {
+		split.Devices[i].UUID = id
+	}
+	for env, want := range map[string]string{
+		"HIP=GPU-a1b2000000000001": "0", "HIP=3,GPU-a1": "3,0", "HIP=GPU-X": "", "HIP=GPU-a1b2000000000001-p1": "", "ROCR=2,1 HIP=GPU-a": "2",
+		"ROCR=GPU-a1b2000000000001": "", "ROCR=GPU-1f": "3", "ROCR=GPU-a1b2000000000001-p1": "",
+	} {
+		if v := HIP(amdEnv(env), split); indices(split, v) != want {
+			t.Errorf("partitions, %s: %q, want %q; %v", env, indices(split, v), want, v.Notes)
+		}
 	}
 	both := bothVendors()
 	if v := HIP(set("1"), both); indices(both, v) != "1" || codes(v) != "hip-reads-cuda" {

@@ -50,6 +50,7 @@ const (
 	codeWholeGPU       = "mig-reads-whole-gpu"
 	codeWrapped        = "number-cut"
 	codeOlderDriver    = "older-driver-differs"
+	codeOlderROCm      = "older-rocm-differs"
 )
 
 // Codes of notes that callers add: this package reads neither machines nor command lines.
@@ -123,6 +124,7 @@ func Codes() []Note {
 		{codeWholeGPU, "what looks like a MIG device is read as a whole GPU"},
 		{codeWrapped, "a number that does not fit 32 bits is cut and means another GPU"},
 		{codeOlderDriver, "the driver's version is not known, and drivers before 550 differ"},
+		{codeOlderROCm, "an older ROCm reads the value differently"},
 		{codeTorch, "PyTorch's own reading of the variables differs from that of the runtime below it"},
 		{CodeUnavailable, "no device can be read on this machine, with the reason"},
 		{CodeUnknownVariable, "a variable on the command line chooses no devices for any runtime known here"},

@@ -13,8 +13,8 @@ import (
 // device is skipped; numbers must be written plainly (no blank, sign, leading zero or tail). Quotation marks around the
 // whole value are taken off, and with nothing between them the variable counts as not set.
 //
-// Source: ROCm/clr rocclr/device/rocm/rocdevice.cpp and rocclr/utils/flags.cpp; quotation marks as observed with HIP 5.2.3,
-// 5.7.1, 6.4.3 and 7.2.4 over invented GPUs.
+// Source: ROCm/clr rocclr/device/rocm/rocdevice.cpp and rocclr/utils/flags.cpp; as observed with HIP 5.2.3, 5.7.1, 6.4.3, 7.1.0
+// and 7.2.4 over invented GPUs. Where the first two differ, a note says so.
 func HIP(env Env, m gpu.Machine) View {
 	l := readHIP(env, m)
 	notes := append(append(l.below, hipWins(env, m)...), l.notes...)
@@ -117,10 +117,12 @@ type hipReader struct {
 func (r *hipReader) apply() []*gpu.Device {
 	if r.list == "" {
 		r.add(codeEmpty, "no AMD GPU is visible")
+		r.add(codeOlderROCm, "before ROCm 5.7 an empty value counts as not set; -1 shows no GPU with every version")
 		return nil
 	}
 	tokens := strings.Split(strings.TrimSuffix(r.list, ","), ",")
 	var chosen []*gpu.Device
+	byIdentifier := false
 	for i, entry := range tokens {
 		n := r.index(entry)
 		if n < 0 || n >= len(r.devices) {
@@ -129,11 +131,15 @@ func (r *hipReader) apply() []*gpu.Device {
 			}
 			break
 		}
+		byIdentifier = byIdentifier || strings.Contains(entry, "GPU-")
 		if d := r.devices[n]; slices.Contains(chosen, d) {
 			r.add(codeDuplicate, "AMD GPU %d is named twice; entry %s is skipped", d.Index, quoted(entry))
 		} else {
 			chosen = append(chosen, d)
 		}
+	}
+	if byIdentifier {
+		r.add(codeOlderROCm, "before ROCm 6.2 HIP knows no identifiers, and the list ends at the first one")
 	}
 	return chosen
 }
@@ -154,10 +160,11 @@ func (r *hipReader) index(entry string) int {
 
 // hipIdentifier is the identifier as the runtime writes it: lower case, GPU-XX where the device has none.
 func hipIdentifier(d *gpu.Device) string {
-	if !rocmUUID(string(d.UUID)) {
+	id := rocmIdentifier(d)
+	if id == "" {
 		return "GPU-XX"
 	}
-	return "GPU-" + strings.ToLower(strings.TrimPrefix(string(d.UUID), "GPU-"))
+	return "GPU-" + strings.ToLower(strings.TrimPrefix(id, "GPU-"))
 }
 
 func (r *hipReader) invalid(tokens []string, i int) {

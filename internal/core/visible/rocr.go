@@ -12,10 +12,11 @@ import (
 const rocrVariable = "ROCR_VISIBLE_DEVICES"
 
 // ROCR returns what the ROCm runtime below HIP and OpenCL sees: the AMD devices that ROCR_VISIBLE_DEVICES lists.
-// Empty is none; an invalid entry or a repeated device ends the list and keeps what came before; entries are
-// trimmed; numbers are those of strtol with base 0 (0x1 is 1, 010 is 8).
+// Empty is none; an invalid entry or a repeated device ends the list and keeps what came before; an empty entry keeps the
+// program from any GPU; entries are trimmed; numbers are those of strtol with base 0 (0x1 is 1, 010 is 8).
 //
-// Source: ROCm/ROCR-Runtime runtime/hsa-runtime/core/runtime/amd_filter_device.cpp.
+// Source: ROCm/ROCR-Runtime runtime/hsa-runtime/core/runtime/amd_filter_device.cpp; as observed with ROCr 5.2.3, 6.1.2, 6.4.3,
+// 7.1.0 and 7.2.4 over invented GPUs.
 func ROCR(env Env, m gpu.Machine) View {
 	chosen, notes, _ := readROCR(env, m)
 	return view("rocr", whole(chosen), notes)
@@ -49,6 +50,10 @@ func (r *rocrReader) apply() []*gpu.Device {
 			r.add(codeLimit, "only as many entries are read as there are AMD GPUs (%d)%s", len(r.devices), rest(tokens, i-1))
 			break
 		}
+		if strings.Trim(entry, blanks) == "" {
+			r.add(codeProgramEnds, "an empty entry ends the program when it starts ROCm, or leaves it without a GPU")
+			return nil
+		}
 		d := r.device(tokens, i)
 		if d == nil {
 			break
@@ -64,11 +69,7 @@ func (r *rocrReader) apply() []*gpu.Device {
 
 func (r *rocrReader) device(tokens []string, i int) *gpu.Device {
 	entry := strings.ToUpper(strings.Trim(tokens[i], blanks))
-	switch {
-	case entry == "":
-		r.add(codeUndocumented, "an empty entry ends the list%s; the runtime may also end the program", rest(tokens, i))
-		return nil
-	case entry[0] == 'G':
+	if entry[0] == 'G' {
 		return r.identifier(tokens, i, entry)
 	}
 	n, ok := strtol(entry)
@@ -94,7 +95,7 @@ func (r *rocrReader) device(tokens []string, i int) *gpu.Device {
 func (r *rocrReader) identifier(tokens []string, i int, entry string) *gpu.Device {
 	var found []*gpu.Device
 	for _, d := range r.devices {
-		if rocmUUID(string(d.UUID)) && strings.HasPrefix(strings.ToUpper(string(d.UUID)), entry) {
+		if strings.HasPrefix(strings.ToUpper(rocmIdentifier(d)), entry) {
 			found = append(found, d)
 		}
 	}
@@ -109,6 +110,15 @@ func (r *rocrReader) identifier(tokens []string, i int, entry string) *gpu.Devic
 		return found[0]
 	}
 	return nil
+}
+
+// rocmIdentifier is a device's identifier as ROCm has it: partitions of one GPU share it, and here have a number behind it.
+// It is "" for a device that has none.
+func rocmIdentifier(d *gpu.Device) string {
+	if id, _, _ := strings.Cut(string(d.UUID), "-p"); rocmUUID(id) {
+		return id
+	}
+	return ""
 }
 
 // strtol reads all of s as C's strtol does with base 0, then as a 32 bit int: saturated first, truncated after. ok is

@@ -3,6 +3,7 @@
 // in the public headers: they say what the field was seen to mean, by filling it with numbers and looking at nvidia-smi.
 // A control without a row leaves its parameters as they are, says OK and is written to the log.
 #include "controls.h"
+#include "preload.h"
 
 // whose says for what a control is asked: the machine, a GPU, or on a GPU in MIG mode only a client that has subscribed to a
 // part of it, which is then described.

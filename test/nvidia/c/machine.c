@@ -1,39 +1,46 @@
 #include "machine.h"
+#include "preload.h"
 
-#include <fcntl.h>
-#include <stdarg.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <sys/sysmacros.h>
 
 struct gpu gpus[MAX_GPUS];
 int gpu_count;
 const char *driver_version = "";
-const char *root = "";
 
-static int log_file = -1;
+const char *const places[] = {"/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/sys/module/nvidia", "/sys/bus/pci/devices", "/sys/devices/pci", NULL};
 
-void say(const char *format, ...)
+// Major numbers of the device files; /proc/devices of the machine says the same.
+enum { MAJOR_DEVICE = 195, MAJOR_UVM = 235, MAJOR_CAPABILITY = 237 };
+
+struct node node_at(const char *path)
 {
-    char line[4096];
-    va_list arguments;
-    if (log_file < 0)
-        return;
-    va_start(arguments, format);
-    int n = vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    if (n > (int)sizeof line)
-        n = sizeof line;
-    if (syscall(SYS_write, log_file, line, n) < 0)
-        log_file = -1;
+    int minor;
+    if (strncmp(path, "/dev/nvidia", 11) != 0)
+        return (struct node){NO_DEVICE, 0};
+    const char *rest = path + 11;
+    if (strcmp(rest, "ctl") == 0)
+        return (struct node){CONTROL, 255};
+    if (strcmp(rest, "-uvm") == 0)
+        return (struct node){UVM, 0};
+    if (strcmp(rest, "-uvm-tools") == 0)
+        return (struct node){UVM, 1};
+    if (sscanf(rest, "-caps/nvidia-cap%d", &minor) == 1)
+        return (struct node){CAPABILITY, minor};
+    if (sscanf(rest, "%d", &minor) == 1 && minor >= 0 && minor < gpu_count)
+        return (struct node){DEVICE, minor};
+    return (struct node){ABSENT, 0};
 }
 
-static void broken(const char *line)
+int refusal(struct node node) { return node.kind == ABSENT ? ENOENT : node.kind == DEVICE ? (int)gpus[node.minor].denied : 0; }
+
+void describe(struct node node, struct stat *to)
 {
-    fprintf(stderr, "cannot read the invented machine: %s\n", line);
-    _exit(125);
+    to->st_mode = S_IFCHR | (node.kind == CAPABILITY ? 0444 : 0666);
+    to->st_rdev = makedev(node.kind == UVM ? MAJOR_UVM : node.kind == CAPABILITY ? MAJOR_CAPABILITY : MAJOR_DEVICE, (unsigned)node.minor);
 }
 
 // read_uuid reads the hexadecimal digits between the hyphens.
@@ -95,12 +102,10 @@ static void read_process(struct gpu *g, const char *value)
 }
 
 // read_line reads one "key value" line; "gpu" begins another GPU.
-static void read_line(char *line)
+void read_line(char *line)
 {
     char *value = line;
     const char *key = strsep(&value, " ");
-    if (*key == '#' || *key == '\0')
-        return;
     if (value == NULL)
         broken(line);
     if (strcmp(key, "driver") == 0) {
@@ -141,32 +146,4 @@ static void read_line(char *line)
         broken(key);
     if (strcmp(key, "architecture") == 0 && g->architecture == NULL)
         broken(value);
-}
-
-// The file is read before the libraries' own constructors, without the functions that files.c replaces.
-__attribute__((constructor(101))) static void load(void)
-{
-    static char text[32768];
-    const char *path = getenv("NVIDIA_LAB"), *log = getenv("NVIDIA_LAB_LOG");
-    if (path == NULL)
-        return;
-    static char folder[4096];
-    snprintf(folder, sizeof folder, "%s", path);
-    char *last = strrchr(folder, '/');
-    if (last != NULL)
-        *last = '\0';
-    root = folder;
-    int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = file < 0 ? -1 : syscall(SYS_read, file, text, sizeof text - 1);
-    if (n < 0)
-        broken(path);
-    syscall(SYS_close, file);
-    char *rest = text;
-    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
-        read_line(line);
-    if (log != NULL) {
-        int opened = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-        log_file = (int)syscall(SYS_fcntl, opened, F_DUPFD_CLOEXEC, 900); // out of the way of what the program numbers itself
-        syscall(SYS_close, opened);
-    }
 }

@@ -1,5 +1,4 @@
-// The invented machine, and what every part of the pretended kernel driver needs. machine.c reads the file that
-// NVIDIA_LAB names; README.md describes it.
+// The invented machine, and what every part of the pretended kernel driver needs. README.md describes its file.
 #ifndef MACHINE_H
 #define MACHINE_H
 #include <stdbool.h>
@@ -45,16 +44,9 @@ struct gpu {
 extern struct gpu gpus[MAX_GPUS];
 extern int gpu_count;
 extern const char *driver_version; // of the pretended kernel module
-extern const char *root;           // folder in which /proc and /sys of the machine are
 
-// say writes a line to the log that NVIDIA_LAB_LOG names.
-void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-// An open device file of the machine.
-enum kind { NO_DEVICE, CONTROL, DEVICE, UVM, CAPABILITY, ABSENT };
-
-// manager.c
-int answer_ioctl(enum kind kind, unsigned long request, uint8_t *argument);
+// The kinds of its device files.
+enum { CONTROL = 1, DEVICE, UVM, CAPABILITY };
 
 // controls.c
 struct object; // of the resource manager

@@ -2,6 +2,7 @@
 // Numbers and layouts are those of NVIDIA/open-gpu-kernel-modules: nv-ioctl-numbers.h, nv-ioctl.h, nv_escape.h, nvos.h.
 #include "machine.h"
 #include "bytes.h"
+#include "preload.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -246,9 +247,9 @@ static int escape(uint32_t number, uint32_t size, uint8_t *p)
     return 0;
 }
 
-int answer_ioctl(enum kind kind, unsigned long request, uint8_t *argument)
+int answer_ioctl(struct node node, unsigned long request, void *argument)
 {
-    if (kind == UVM) { // its status is 0 in what the libraries pass
+    if (node.kind == UVM) { // its status is 0 in what the libraries pass
         if (request == 0x30000001) // UVM_INITIALIZE
             put32(argument, 8, OK);
         return 0;

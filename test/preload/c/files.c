@@ -1,22 +1,21 @@
-// The libc calls through which NVIDIA's libraries reach the kernel. Device files of the machine open as empty memory files,
-// which are known again by their number; what is read of /proc and /sys comes from the machine's folder. Where the
-// libraries would make or change device files, nothing happens.
+// The calls of libc through which a library reaches the kernel. Device files of the machine open as empty memory files, which
+// are known again by their number; what is read of /proc and /sys comes from the machine's folder. Where a library would make
+// or change device files, nothing happens.
 #define _GNU_SOURCE
-#include "machine.h"
+#include "preload.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 // REAL is the function of libc that this one is in front of.
@@ -24,45 +23,21 @@
 
 enum { PATH_SIZE = 4096, MAX_FILES = 4096 };
 
-// Major numbers of the device files; /proc/devices of the machine says the same.
-enum { MAJOR_DEVICE = 195, MAJOR_UVM = 235, MAJOR_CAPABILITY = 237 };
+static const struct node none = {NO_DEVICE, 0};
+static struct node files[MAX_FILES];
 
-static struct {
-    enum kind kind;
-    int minor;
-} files[MAX_FILES];
-
-static enum kind kind_of(int file) { return file >= 0 && file < MAX_FILES ? files[file].kind : NO_DEVICE; }
-
-// device_file says which device file a path is, ABSENT for one of NVIDIA's that the machine lacks.
-static enum kind device_file(const char *path, int *minor)
+static struct node opened(int file) { return file >= 0 && file < MAX_FILES ? files[file] : none; }
+static int remember(int file, struct node node)
 {
-    *minor = 0;
-    if (path == NULL || strncmp(path, "/dev/nvidia", 11) != 0)
-        return NO_DEVICE;
-    const char *rest = path + 11;
-    if (strcmp(rest, "ctl") == 0) {
-        *minor = 255;
-        return CONTROL;
-    }
-    if (strcmp(rest, "-uvm") == 0)
-        return UVM;
-    if (strcmp(rest, "-uvm-tools") == 0) {
-        *minor = 1;
-        return UVM;
-    }
-    if (sscanf(rest, "-caps/nvidia-cap%d", minor) == 1)
-        return CAPABILITY;
-    if (sscanf(rest, "%d", minor) == 1 && *minor >= 0 && *minor < gpu_count)
-        return DEVICE;
-    return ABSENT;
+    if (file >= 0 && file < MAX_FILES)
+        files[file] = node;
+    return file;
 }
 
 // in_machine is where the machine has this path of /proc or /sys.
 static const char *in_machine(const char *path, char moved[PATH_SIZE])
 {
-    static const char *const places[] = {"/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/sys/module/nvidia", "/sys/bus/pci/devices", "/sys/devices/pci"};
-    for (size_t i = 0; path != NULL && *root != '\0' && i < sizeof places / sizeof *places; i++)
+    for (int i = 0; path != NULL && *root != '\0' && places[i] != NULL; i++)
         if (strncmp(path, places[i], strlen(places[i])) == 0) {
             snprintf(moved, PATH_SIZE, "%s%s", root, path);
             return moved;
@@ -70,33 +45,27 @@ static const char *in_machine(const char *path, char moved[PATH_SIZE])
     return path;
 }
 
-static int open_device(const char *path, enum kind kind, int minor, int flags)
+static int open_device(const char *path, struct node node, int flags)
 {
-    errno = kind == ABSENT ? ENOENT : kind == DEVICE ? (int)gpus[minor].denied : 0;
+    errno = refusal(node);
     if (errno != 0) {
         say("open %s: error %d\n", path, errno);
         return -1;
     }
-    int file = (int)syscall(SYS_memfd_create, "nvidia", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
-    if (file >= 0 && file < MAX_FILES) {
-        files[file].kind = kind;
-        files[file].minor = minor;
-    }
+    int file = (int)syscall(SYS_memfd_create, "device", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
     say("open %s = %d\n", path, file);
-    return file;
+    return remember(file, node);
 }
+
+static struct node node_of(const char *path) { return path == NULL ? none : node_at(path); }
 
 static int open_path(int folder, const char *path, int flags, mode_t mode)
 {
     char moved[PATH_SIZE];
-    int minor;
-    enum kind kind = device_file(path, &minor);
-    if (kind != NO_DEVICE)
-        return open_device(path, kind, minor, flags);
-    int file = (int)syscall(SYS_openat, folder, in_machine(path, moved), flags, mode);
-    if (file >= 0 && file < MAX_FILES)
-        files[file].kind = NO_DEVICE;
-    return file;
+    struct node node = node_of(path);
+    if (node.kind != NO_DEVICE)
+        return open_device(path, node, flags);
+    return remember((int)syscall(SYS_openat, folder, in_machine(path, moved), flags, mode), none);
 }
 
 #define MODE(flags, mode)                       \
@@ -155,12 +124,11 @@ ssize_t readlink(const char *path, char *target, size_t size)
 int access(const char *path, int mode)
 {
     char moved[PATH_SIZE];
-    int minor;
-    enum kind kind = device_file(path, &minor);
-    if (kind == NO_DEVICE)
+    struct node node = node_of(path);
+    if (node.kind == NO_DEVICE)
         return REAL(access)(in_machine(path, moved), mode);
-    errno = kind == ABSENT ? ENOENT : 0;
-    return kind == ABSENT ? -1 : 0;
+    errno = node.kind == ABSENT ? ENOENT : 0;
+    return node.kind == ABSENT ? -1 : 0;
 }
 // realpath gives the path as the machine has it, without the folder in front.
 char *realpath(const char *path, char *resolved)
@@ -181,21 +149,24 @@ char *realpath(const char *path, char *resolved)
     return resolved;
 }
 
+static void fill(struct node node, struct stat *to)
+{
+    memset(to, 0, sizeof *to);
+    to->st_nlink = 1;
+    describe(node, to);
+}
+
 // stat_device fills in what a device file looks like: 1 done, 0 it is none, -1 it is absent.
 static int stat_device(const char *path, struct stat *to)
 {
-    int minor;
-    enum kind kind = device_file(path, &minor);
-    if (kind == NO_DEVICE)
+    struct node node = node_of(path);
+    if (node.kind == NO_DEVICE)
         return 0;
-    if (kind == ABSENT || (kind == DEVICE && gpus[minor].denied == ENOENT)) {
+    if (refusal(node) == ENOENT) {
         errno = ENOENT;
         return -1;
     }
-    memset(to, 0, sizeof *to);
-    to->st_mode = S_IFCHR | (kind == CAPABILITY ? 0444 : 0666);
-    to->st_nlink = 1;
-    to->st_rdev = makedev(kind == UVM ? MAJOR_UVM : kind == CAPABILITY ? MAJOR_CAPABILITY : MAJOR_DEVICE, (unsigned)minor);
+    fill(node, to);
     return 1;
 }
 // The old names with a version are those of a library that was linked with a glibc before 2.33.
@@ -228,30 +199,19 @@ OLD_STAT(__lxstat, stat)
 
 static int stat_file(int file, struct stat *to)
 {
-    char path[MAX_TEXT];
-    const int minor = files[file].minor;
-    switch (files[file].kind) {
-    case CONTROL:
-        return stat_device("/dev/nvidiactl", to) == 1 ? 0 : -1;
-    case UVM:
-        return stat_device("/dev/nvidia-uvm", to) == 1 ? 0 : -1;
-    case CAPABILITY:
-        snprintf(path, sizeof path, "/dev/nvidia-caps/nvidia-cap%d", minor);
-        return stat_device(path, to) == 1 ? 0 : -1;
-    default:
-        snprintf(path, sizeof path, "/dev/nvidia%d", minor);
-        return stat_device(path, to) == 1 ? 0 : -1;
-    }
+    fill(files[file], to);
+    return 0;
 }
-int fstat(int file, struct stat *to) { return kind_of(file) == NO_DEVICE ? REAL(fstat)(file, to) : stat_file(file, to); }
+int fstat(int file, struct stat *to) { return opened(file).kind == NO_DEVICE ? REAL(fstat)(file, to) : stat_file(file, to); }
+int fstat64(int file, struct stat64 *to) { return opened(file).kind == NO_DEVICE ? REAL(fstat64)(file, to) : stat_file(file, (struct stat *)to); }
 int __fxstat(int version, int file, struct stat *to)
 {
     int (*real)(int, int, struct stat *) = dlsym(RTLD_NEXT, "__fxstat");
-    return kind_of(file) == NO_DEVICE ? real(version, file, to) : stat_file(file, to);
+    return opened(file).kind == NO_DEVICE ? real(version, file, to) : stat_file(file, to);
 }
 
 // What would make, change or remove device files: as root the libraries do.
-static bool of_devices(const char *path) { return path != NULL && (strncmp(path, "/dev/nvidia", 11) == 0 || strncmp(path, "/dev/char/", 10) == 0); }
+static bool of_devices(const char *path) { return node_of(path).kind != NO_DEVICE || (path != NULL && strncmp(path, "/dev/char/", 10) == 0); }
 int mknod(const char *path, mode_t mode, dev_t device) { return of_devices(path) ? 0 : REAL(mknod)(path, mode, device); }
 int __xmknod(int version, const char *path, mode_t mode, dev_t *device)
 {
@@ -267,18 +227,10 @@ int mkdir(const char *path, mode_t mode) { return of_devices(path) ? 0 : REAL(mk
 
 int close(int file)
 {
-    if (file >= 0 && file < MAX_FILES)
-        files[file].kind = NO_DEVICE;
+    remember(file, none);
     return REAL(close)(file);
 }
-static int copied(int from, int to)
-{
-    if (to >= 0 && to < MAX_FILES) {
-        files[to].kind = kind_of(from);
-        files[to].minor = files[to].kind == NO_DEVICE ? 0 : files[from].minor;
-    }
-    return to;
-}
+static int copied(int from, int to) { return remember(to, opened(from)); }
 int dup(int file) { return copied(file, REAL(dup)(file)); }
 int dup2(int file, int to) { return copied(file, REAL(dup2)(file, to)); }
 int dup3(int file, int to, int flags) { return copied(file, REAL(dup3)(file, to, flags)); }
@@ -302,9 +254,9 @@ FCNTL(fcntl64)
 // Registers and queues of a GPU are plain memory, in which nothing ever happens.
 void *mmap(void *at, size_t size, int protection, int flags, int file, off_t offset)
 {
-    if (kind_of(file) != NO_DEVICE) {
+    if (opened(file).kind != NO_DEVICE) {
         protection = PROT_READ | PROT_WRITE;
-        flags = (flags & ~MAP_SHARED) | MAP_PRIVATE | MAP_ANONYMOUS;
+        flags = (flags & ~MAP_SHARED) | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         file = -1;
         offset = 0;
     }
@@ -318,8 +270,8 @@ int ioctl(int file, unsigned long request, ...)
     va_start(arguments, request);
     void *argument = va_arg(arguments, void *);
     va_end(arguments);
-    if (kind_of(file) == NO_DEVICE)
+    if (opened(file).kind == NO_DEVICE)
         return (int)syscall(SYS_ioctl, file, request, argument);
     say("call %lx\n", request);
-    return answer_ioctl(files[file].kind, request, argument);
+    return answer_ioctl(files[file], request, argument);
 }

@@ -1,0 +1,183 @@
+// Package amd runs AMD's own libraries over invented GPUs, as package nvidia does NVIDIA's: a preloaded library (c/) stands in
+// for the kernel's drivers, amdgpu and KFD, and libhsa-runtime64, libamdhip64 and OpenCL are those of Debian and Ubuntu, unchanged.
+// README.md says what they can be asked. It knows no rule of gpuard's variables; the machine is read with gpuard's own reader.
+package amd
+
+import (
+	"bufio"
+	"embed"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/gate"
+	"gpuard/internal/host/amdgpu"
+	"gpuard/test/fakegpu"
+)
+
+//go:embed c machines build.go
+var sources embed.FS
+
+// Library is one version of AMD's libraries, with a C library of its own.
+type Library struct {
+	Version string // of HIP
+	Folder  string // with the libraries and ld-linux-x86-64.so.2
+}
+
+// Before reports whether HIP is older than a version.
+func (l Library) Before(major, minor int) bool {
+	var a, b int
+	if _, err := fmt.Sscanf(l.Version, "%d.%d", &a, &b); err != nil {
+		return false
+	}
+	return a < major || a == major && b < minor
+}
+
+// Has reports whether the packages have this library: some have no OpenCL.
+func (l Library) Has(name string) bool {
+	_, err := os.Stat(filepath.Join(l.Folder, name))
+	return err == nil
+}
+
+// Libraries are those that "make amd" has put into its folder, the oldest first. The test is skipped where there are none.
+func Libraries(t testing.TB) (all []Library) {
+	t.Helper()
+	gate.Need(t, "cc")
+	folders, err := filepath.Glob(filepath.Join(gate.Libraries(t, "amd"), "*", "libhsa-runtime64.so.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range folders {
+		folder := filepath.Dir(path)
+		all = append(all, Library{filepath.Base(folder), folder})
+	}
+	slices.SortFunc(all, func(a, b Library) int { return strings.Compare(a.Version, b.Version) })
+	return all
+}
+
+// Runtime is one of AMD's, each above the first: the number of a device counts within what those below it show.
+type Runtime string
+
+const (
+	HSA    Runtime = "hsa"
+	HIP    Runtime = "hip"
+	OpenCL Runtime = "opencl"
+)
+
+// Lab is one invented machine with one version of the libraries.
+type Lab struct {
+	Machine gpu.Machine // as gpuard reads it
+	Library Library
+
+	t     testing.TB
+	root  string // of /proc, /sys and /dev, with the machine's file
+	built string // the preloaded library, and ask
+	gpus  []card
+}
+
+// New makes the machine that machines/NAME.txt describes. Of the GPUs in missing, counted from 0, it has no render node.
+func New(t testing.TB, library Library, name string, missing ...int) *Lab {
+	t.Helper()
+	text, err := sources.ReadFile("machines/" + name + ".txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Lab{Library: library, t: t, root: t.TempDir(), built: build(t), gpus: parse(t, string(text))}
+	parts := strings.Split(string(text), "\ngpu ")
+	for _, i := range missing {
+		parts[i] += "\ndenied " + strconv.Itoa(int(unix.ENOENT))
+		l.gpus[i].missing = true
+	}
+	l.write("machine", strings.Join(parts, "\ngpu "))
+	l.plant()
+	if l.Machine, err = amdgpu.New(l.root).Read(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// command runs a program on this machine, with the libraries' own loader and C library.
+func (l *Lab) command(program string, args ...string) *exec.Cmd {
+	l.write("vendors/amd.icd", filepath.Join(l.Library.Folder, "libamdocl64.so")+"\n")
+	loader := filepath.Join(l.Library.Folder, "ld-linux-x86-64.so.2")
+	cmd := exec.CommandContext(l.t.Context(), loader, append([]string{"--library-path", l.Library.Folder, "--preload", filepath.Join(l.built, "driver.so"), program}, args...)...) //nolint:gosec // ours
+	cmd.Env = append(os.Environ(), "LAB_MACHINE="+filepath.Join(l.root, "machine"), "OCL_ICD_VENDORS="+filepath.Join(l.root, "vendors"))
+	return cmd
+}
+
+// Question is what a program's environment says; nil is a variable that is not set.
+type Question struct{ ROCR, HIP, CUDA, Ordinal *string }
+
+// Env is the question's variables as NAME=value.
+func (q Question) Env() (env []string) {
+	for _, v := range []struct {
+		name  string
+		value *string
+	}{{"ROCR_VISIBLE_DEVICES", q.ROCR}, {"HIP_VISIBLE_DEVICES", q.HIP}, {"CUDA_VISIBLE_DEVICES", q.CUDA}, {"GPU_DEVICE_ORDINAL", q.Ordinal}} {
+		if v.value != nil {
+			env = append(env, v.name+"="+*v.value)
+		}
+	}
+	return env
+}
+
+// Answer is what a runtime shows.
+type Answer struct {
+	Ended   bool // the library ended the program
+	Code    int
+	Devices []int // the minor numbers of their render nodes
+}
+
+// Ask asks a runtime the questions.
+func (l *Lab) Ask(runtime Runtime, questions []Question) (answers []Answer) {
+	l.t.Helper()
+	var text strings.Builder
+	for _, q := range questions {
+		fmt.Fprintln(&text, fakegpu.Escape(q.ROCR), fakegpu.Escape(q.HIP), fakegpu.Escape(q.CUDA), fakegpu.Escape(q.Ordinal))
+	}
+	cmd := l.command(filepath.Join(l.built, "ask"), string(runtime))
+	cmd.Stdin, cmd.Stderr = strings.NewReader(text.String()), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		l.t.Fatalf("cannot ask %s of %s: %v", runtime, l.Library.Version, err)
+	}
+	for lines := bufio.NewScanner(strings.NewReader(string(out))); lines.Scan(); {
+		answers = append(answers, l.answer(lines.Text()))
+	}
+	if len(answers) != len(questions) {
+		l.t.Fatalf("%s of %s gave %d answers to %d questions", runtime, l.Library.Version, len(answers), len(questions))
+	}
+	return answers
+}
+
+// answer reads a line of ask.
+func (l *Lab) answer(line string) Answer {
+	l.t.Helper()
+	if line == "ended" {
+		return Answer{Ended: true}
+	}
+	words := strings.Fields(line)
+	code, err := strconv.Atoi(words[0])
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	a := Answer{Code: code}
+	for _, word := range words[1:] {
+		at := slices.IndexFunc(l.gpus, func(c card) bool {
+			return word == fmt.Sprintf("%02x/%d", c.bus, c.memory)
+		})
+		if at < 0 {
+			l.t.Fatalf("%s shows %s, which the machine does not have", l.Library.Version, word)
+		}
+		a.Devices = append(a.Devices, l.gpus[at].minor)
+	}
+	return a
+}

@@ -1,0 +1,20 @@
+package amd
+
+import (
+	"testing"
+
+	"gpuard/test/compile"
+	"gpuard/test/preload"
+)
+
+// build returns the folder of driver.so, which is preloaded in place of the kernel's drivers, and of the program ask.
+func build(t testing.TB) string {
+	t.Helper()
+	return compile.Once(t, "", func(work string) {
+		cc := func(args ...string) {
+			compile.Run(t, work, "cc", append([]string{"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"}, args...)...)
+		}
+		cc("-shared", "-fPIC", "-o", "driver.so", "c/load.c", "c/files.c", "c/machine.c", "c/kfd.c", "c/render.c")
+		cc("-o", "ask", "c/ask.c")
+	}, sources, preload.Sources)
+}

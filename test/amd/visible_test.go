@@ -1,0 +1,111 @@
+package amd
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/gate"
+	"gpuard/test/recorded"
+)
+
+// TestVisible asks ROCr, HIP and OpenCL what random values show, and core/visible the same.
+func TestVisible(t *testing.T) {
+	t.Parallel()
+	for _, library := range Libraries(t) {
+		for _, machine := range []string{"instinct4", "integrated", "order", "partitions"} {
+			for runtime, reading := range map[Runtime]func(visible.Env, gpu.Machine) visible.View{HSA: visible.ROCR, HIP: visible.HIP, OpenCL: visible.OpenCL} {
+				if runtime == OpenCL && !library.Has("libamdocl64.so") || machine == "partitions" && library.Before(6, 0) { // which knows no MI300
+					continue
+				}
+				t.Run(library.Version+" "+machine+" "+string(runtime), func(t *testing.T) {
+					t.Parallel()
+					l := New(t, library, machine)
+					compare(t, l, reading, runtime, random(l.Machine, runtime, gate.Soaked(5_000, 100)))
+				})
+			}
+		}
+	}
+}
+
+// TestMissingNode: the runtimes leave out a GPU without its render node and count the others anew, and so does gpuard.
+func TestMissingNode(t *testing.T) {
+	t.Parallel()
+	for _, library := range Libraries(t) {
+		t.Run(library.Version, func(t *testing.T) {
+			t.Parallel()
+			l := New(t, library, "instinct4", 1)
+			if len(l.Machine.Devices) != 3 {
+				t.Fatalf("gpuard reads %d GPUs", len(l.Machine.Devices))
+			}
+			compare(t, l, visible.HIP, HIP, []Question{{}, {HIP: new("0,1,2,3")}, {HIP: new("1")}, {ROCR: new("2,1"), HIP: new("1")}})
+			compare(t, l, visible.ROCR, HSA, []Question{{}, {ROCR: new("1")}, {ROCR: new("3")}, {ROCR: new("GPU-aaaaaaaaaaaaaaaa")}})
+		})
+	}
+}
+
+// compare fails where a runtime shows other devices than core/visible says without a note that an older ROCm, or one that was built
+// with another C library, differs.
+func compare(t *testing.T, l *Lab, reading func(visible.Env, gpu.Machine) visible.View, runtime Runtime, questions []Question) {
+	t.Helper()
+	unsure, wrong := 0, 0
+	for i, a := range l.Ask(runtime, questions) {
+		v := reading(questions[i].Env(), l.Machine)
+		var got []int
+		for _, e := range v.Visible {
+			d, _, _ := l.Machine.Find(e.UUID)
+			got = append(got, *d.Minor)
+		}
+		has := func(code string) bool {
+			return slices.ContainsFunc(v.Notes, func(n visible.Note) bool { return n.Code == code })
+		}
+		switch {
+		case slices.Equal(got, a.Devices) && a.Ended == has("program-fails"):
+		case has("undocumented"), l.Library.Before(6, 2) && has("older-rocm-differs"):
+			unsure++
+		default:
+			if wrong++; wrong <= 10 {
+				t.Errorf("%.200q shows %d, %s shows %d (ended: %t, code %d): %v", questions[i].Env(), got, runtime, a.Devices, a.Ended, a.Code, v.Notes)
+			}
+		}
+	}
+	if wrong > 0 || unsure > len(questions)/2 {
+		t.Errorf("of %d: %d are wrong, %d are unsure and differ", len(questions), wrong, unsure)
+	}
+}
+
+// random makes n questions to a runtime: mostly its own variable, now and then with those that filter below it, or win over it.
+func random(m gpu.Machine, runtime Runtime, n int) (questions []Question) {
+	value := recorded.Values(m, 29)
+	r := rand.New(rand.NewPCG(29, 1))
+	one := func() *string {
+		v := value()
+		if v != nil && r.IntN(12) == 0 {
+			return new([]string{`"`, ` "`, `  "`}[r.IntN(3)] + *v + []string{`"`, `" `, `"`, "", `"x`}[r.IntN(5)])
+		}
+		return v
+	}
+	for range n {
+		var q Question
+		switch runtime {
+		case HSA:
+			q.ROCR = one()
+		case HIP:
+			if q.HIP = one(); r.IntN(3) == 0 {
+				q.HIP = nil
+			}
+			if q.HIP == nil || r.IntN(5) == 0 {
+				q.CUDA = one()
+			}
+		case OpenCL:
+			q.Ordinal, q.HIP = one(), new("1")
+		}
+		if runtime != HSA && r.IntN(3) == 0 {
+			q.ROCR = one()
+		}
+		questions = append(questions, q)
+	}
+	return questions
+}
