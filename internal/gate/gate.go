@@ -181,7 +181,9 @@ func Libraries(t testing.TB, vendor string) string {
 	return libraries(vendor)
 }
 
-func libraries(vendor string) string { return folder("GPUARD_"+strings.ToUpper(vendor), ".cache/"+vendor) }
+func libraries(vendor string) string {
+	return folder("GPUARD_"+strings.ToUpper(vendor), ".cache/"+vendor)
+}
 
 // fetched: there is a version of the vendor's libraries.
 func fetched(vendor, library string) func() error {

@@ -63,9 +63,10 @@ func Libraries(t testing.TB) (all []Library) {
 	return all
 }
 
-// Runtime is one of AMD's, each above the first: the number of a device counts within what those below it show.
+// Runtime is one of AMD's.
 type Runtime string
 
+// HIP and OpenCL lie above HSA, which is ROCr: they count within what it shows.
 const (
 	HSA    Runtime = "hsa"
 	HIP    Runtime = "hip"

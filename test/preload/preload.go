@@ -5,5 +5,7 @@ package preload
 
 import "embed"
 
+// Sources is the folder c, beside which a vendor's own is put.
+//
 //go:embed c preload.go
 var Sources embed.FS
