@@ -21,11 +21,13 @@ import (
 	"gpuard/test/apart"
 	"gpuard/test/hardware"
 	"gpuard/test/kubectl"
+	"gpuard/test/nvidia"
 )
 
 // TestMain makes this test binary the program: started under the name gpuard it runs main, holder included; hasty is
 // the same with short waits; occupy is a job for it to start.
 func TestMain(m *testing.M) {
+	nvidia.Enter()
 	apart.Watch()
 	gate.Driver = hardware.Works
 	apart.Together(map[bool]int{true: 8, false: 12}[raced])

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/gate"
 	"gpuard/test/fakegpu"
@@ -75,12 +77,22 @@ func New(t testing.TB, library Library, name string) *Lab {
 	return l
 }
 
-// Set adds a line to what the machine's file says of a GPU, counted from 0. Programs that start later see it.
+// Set adds a line to what the machine's file says of a GPU, counted from 0. Programs see it at their next call.
 func (l *Lab) Set(gpu int, line string) {
 	l.t.Helper()
 	parts := strings.Split(l.text, "\ngpu ")
 	parts[gpu] += "\n" + line
 	l.text = strings.Join(parts, "\ngpu ")
+	l.Module(l.module)
+}
+
+// DeviceFile is the path of a GPU's device file: who has it open uses the GPU.
+func (l *Lab) DeviceFile(gpu int) string { return filepath.Join(l.root, fmt.Sprint("dev/nvidia", gpu)) }
+
+// WithoutNodes leaves the machine without any device file, as a container that was given none.
+func (l *Lab) WithoutNodes() {
+	l.t.Helper()
+	l.text = "nodes none\n" + l.text
 	l.Module(l.module)
 }
 
@@ -91,11 +103,32 @@ func (l *Lab) Module(version string) {
 	l.write("machine", "driver "+version+"\n"+l.text+"\n")
 }
 
-// Env is what a program needs to run on this machine.
+// Env is what a program needs to run on this machine. The folder of the machine is in LD_LIBRARY_PATH for Enter.
 func (l *Lab) Env() []string {
-	return []string{
-		"LD_PRELOAD=" + filepath.Join(l.built, "driver.so"), "LD_LIBRARY_PATH=" + l.Library.Folder,
-		"LAB_MACHINE=" + filepath.Join(l.root, "machine"), "LAB_LOG=" + filepath.Join(l.root, "log"),
+	env := []string{
+		"LD_PRELOAD=" + filepath.Join(l.built, "driver.so"), "LAB_MACHINE=" + filepath.Join(l.root, "machine"),
+		"LD_LIBRARY_PATH=" + l.Library.Folder + ":" + l.root, "LAB_LOG=" + filepath.Join(l.root, "log"),
+	}
+	l.write(environment, strings.Join(env, "\n"))
+	return env
+}
+
+const environment = "lab-environment"
+
+// Enter begins this program again on the machine, if it is one of those that gpuard starts with an environment of their own, in
+// which nothing is preloaded.
+func Enter() {
+	if os.Getenv("LD_PRELOAD") != "" {
+		return
+	}
+	_, folder, _ := strings.Cut(os.Getenv("LD_LIBRARY_PATH"), ":")
+	text, err := os.ReadFile(filepath.Join(folder, environment))
+	self, lost := os.Executable()
+	if folder == "" || err != nil || lost != nil {
+		return
+	}
+	if err := unix.Exec(self, os.Args, append(os.Environ(), strings.Split(string(text), "\n")...)); err != nil {
+		panic(err)
 	}
 }
 

@@ -17,7 +17,10 @@ func (l *Lab) write(path, text string) {
 	path = filepath.Join(l.root, path)
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o644)
+		err = os.WriteFile(path+".new", []byte(text), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path) // a program may be reading it
 	}
 	if err != nil {
 		l.t.Fatalf("cannot make the invented machine: %v", err)
@@ -39,8 +42,12 @@ func (l *Lab) plant() {
 	}
 	capability("mig/config", 1, 0o400)
 	capability("mig/monitor", 2, 0o444)
+	for _, name := range []string{"ctl", "-uvm", "-uvm-tools"} {
+		l.write("dev/nvidia"+name, "")
+	}
 	for i, d := range l.Machine.Devices {
 		l.plantGPU(i, d)
+		l.write(fmt.Sprintf("dev/nvidia%d", i), "")
 		for _, s := range d.MIG {
 			place := fmt.Sprintf("gpu%d/mig/gi%d/", i, s.GPUInstance)
 			capability(place+"access", 3+64*i+9*s.GPUInstance, 0o444)

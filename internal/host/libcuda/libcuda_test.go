@@ -128,6 +128,16 @@ func TestReasonsForNoAnswerAreToldApart(t *testing.T) {
 			gpu.DriverError, []string{"802 (CUDA_ERROR_SYSTEM_NOT_READY)"}, "fabricmanager"},
 		{"versions differ", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.Any, 803); return "" },
 			gpu.VersionMismatch, []string{"803"}, "reboot"},
+		{"library newer", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.Any, 804); return "" },
+			gpu.VersionMismatch, []string{"804"}, "lib/libcuda.so.1 is newer than the loaded kernel driver: after an update reboot"},
+		{"compatibility package", func(d *fakegpu.Driver) string {
+			d.Fail("cuInit", fakegpu.Any, 804)
+			compat := filepath.Join(t.TempDir(), "compat")
+			if err := os.CopyFS(compat, os.DirFS(filepath.Join(d.Dir, "lib"))); err != nil {
+				t.Fatal(err)
+			}
+			return "LD_LIBRARY_PATH=" + compat
+		}, gpu.VersionMismatch, []string{"804"}, "on data center cards only: take that folder out of LD_LIBRARY_PATH"},
 		{"unknown code", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.Any, 4711); return "" },
 			gpu.DriverError, []string{"4711 (CUresult 4711)"}, "dmesg"},
 		{"the count fails", func(d *fakegpu.Driver) string { d.Fail("cuDeviceGetCount", fakegpu.Any, 999); return "" },

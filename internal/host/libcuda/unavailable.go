@@ -51,6 +51,12 @@ func refused(function string, a Answer) *gpu.Unavailable {
 	case driverMismatch:
 		u.Cause = gpu.VersionMismatch
 		u.Remedy = "the loaded kernel driver and " + a.Library + " are of different versions: reboot, or load the driver again"
+	case newerThanDriver:
+		u.Cause = gpu.VersionMismatch
+		u.Remedy = a.Library + " is newer than the loaded kernel driver: after an update reboot, or load the driver again"
+		if strings.Contains(a.Library, "/compat/") { // where NVIDIA's packages cuda-compat-… put theirs
+			u.Remedy = a.Library + " is for older kernel drivers, but on data center cards only: take that folder out of LD_LIBRARY_PATH, or update the driver"
+		}
 	}
 	return u
 }

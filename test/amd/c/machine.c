@@ -28,6 +28,8 @@ static bool read_number(const char *text, unsigned base, uint64_t *number)
     return *text != '\0';
 }
 
+void forget_machine(void) { gpu_count = 0; }
+
 // read_line reads "key value"; "gpu" begins another GPU. Keys that only the files of /sys need are for root.go.
 void read_line(char *line)
 {

@@ -11,6 +11,15 @@ struct gpu gpus[MAX_GPUS];
 int gpu_count;
 const char *driver_version = "";
 
+static bool no_nodes;
+
+void forget_machine(void)
+{
+    memset(gpus, 0, sizeof gpus);
+    gpu_count = 0;
+    no_nodes = false;
+}
+
 const char *const places[] = {"/proc/driver/nvidia", "/proc/devices", "/proc/modules", "/sys/module/nvidia", "/sys/bus/pci/devices", "/sys/devices/pci", NULL};
 
 // Major numbers of the device files; /proc/devices of the machine says the same.
@@ -22,6 +31,8 @@ struct node node_at(const char *path)
     if (strncmp(path, "/dev/nvidia", 11) != 0)
         return (struct node){NO_DEVICE, 0};
     const char *rest = path + 11;
+    if (no_nodes)
+        return (struct node){ABSENT, 0};
     if (strcmp(rest, "ctl") == 0)
         return (struct node){CONTROL, 255};
     if (strcmp(rest, "-uvm") == 0)
@@ -92,13 +103,20 @@ static void read_slice(struct gpu *g, const char *value)
     g->mig = MIG_ON;
 }
 
+// read_process reads one that is new, or one that is known by its number.
 static void read_process(struct gpu *g, const char *value)
 {
-    struct process *p = &g->processes[g->process_count];
-    p->gpu_instance = p->compute_instance = (uint32_t)ANY;
-    if (g->process_count == MAX_PROCESSES || sscanf(value, "%u %u %c %u %u", &p->pid, &p->mib, &p->kind, &p->gpu_instance, &p->compute_instance) < 3)
+    struct process p = {.gpu_instance = (uint32_t)ANY, .compute_instance = (uint32_t)ANY};
+    if (sscanf(value, "%u %u %c %u %u", &p.pid, &p.mib, &p.kind, &p.gpu_instance, &p.compute_instance) < 3)
         broken(value);
-    g->process_count++;
+    int i = 0;
+    while (i < g->process_count && g->processes[i].pid != p.pid)
+        i++;
+    if (i == MAX_PROCESSES)
+        broken(value);
+    g->processes[i] = p;
+    if (i == g->process_count)
+        g->process_count++;
 }
 
 // read_line reads one "key value" line; "gpu" begins another GPU.
@@ -110,6 +128,10 @@ void read_line(char *line)
         broken(line);
     if (strcmp(key, "driver") == 0) {
         driver_version = strdup(value);
+        return;
+    }
+    if (strcmp(key, "nodes") == 0) { // none: as in a container that was given none
+        no_nodes = true;
         return;
     }
     if (strcmp(key, "gpu") == 0) {

@@ -1,5 +1,6 @@
-// The calls of libc through which a library reaches the kernel. Device files of the machine open as empty memory files, which
-// are known again by their number; what is read of /proc and /sys comes from the machine's folder. Where a library would make
+// The calls of libc through which a library reaches the kernel. Device files of the machine open as empty files, which are known
+// again by their number: those of the machine's folder, so that others see who has them open, or in memory. What is read of /proc
+// and /sys comes from the machine's folder. Where a library would make
 // or change device files, nothing happens.
 #define _GNU_SOURCE
 #include "preload.h"
@@ -52,7 +53,11 @@ static int open_device(const char *path, struct node node, int flags)
         say("open %s: error %d\n", path, errno);
         return -1;
     }
-    int file = (int)syscall(SYS_memfd_create, "device", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
+    char in_folder[PATH_SIZE];
+    snprintf(in_folder, sizeof in_folder, "%s%s", root, path);
+    int file = (int)syscall(SYS_openat, AT_FDCWD, in_folder, O_RDWR | (flags & O_CLOEXEC));
+    if (file < 0)
+        file = (int)syscall(SYS_memfd_create, "device", flags & O_CLOEXEC ? MFD_CLOEXEC : 0);
     say("open %s = %d\n", path, file);
     return remember(file, node);
 }
@@ -273,5 +278,8 @@ int ioctl(int file, unsigned long request, ...)
     if (opened(file).kind == NO_DEVICE)
         return (int)syscall(SYS_ioctl, file, request, argument);
     say("call %lx\n", request);
-    return answer_ioctl(files[file], request, argument);
+    refresh();
+    int answer = answer_ioctl(files[file], request, argument);
+    settle();
+    return answer;
 }

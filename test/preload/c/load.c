@@ -1,6 +1,7 @@
 #include "preload.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,27 +34,56 @@ void broken(const char *line)
     _exit(125);
 }
 
-// The file is read before the libraries' own constructors, without the functions that files.c replaces.
+static const char *machine; // its file
+static struct stat read_as; // that file, as it was
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+
+// The functions that files.c replaces are not called here.
+static void read_machine(void)
+{
+    char text[32768], *rest = text;
+    int file = (int)syscall(SYS_openat, AT_FDCWD, machine, O_RDONLY | O_CLOEXEC);
+    ssize_t n = file < 0 ? -1 : syscall(SYS_read, file, text, sizeof text - 1);
+    if (n < 0)
+        broken(machine);
+    syscall(SYS_fstat, file, &read_as);
+    syscall(SYS_close, file);
+    text[n] = '\0';
+    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
+        if (*line != '\0' && *line != '#')
+            read_line(line);
+}
+
+// The file is replaced by another, not written over.
+void refresh(void)
+{
+    struct stat now;
+    pthread_rwlock_rdlock(&lock);
+    if (machine == NULL || syscall(SYS_newfstatat, AT_FDCWD, machine, &now, 0) != 0 || now.st_ino == read_as.st_ino)
+        return;
+    pthread_rwlock_unlock(&lock);
+    pthread_rwlock_wrlock(&lock);
+    forget_machine();
+    read_machine();
+    pthread_rwlock_unlock(&lock);
+    pthread_rwlock_rdlock(&lock);
+}
+void settle(void) { pthread_rwlock_unlock(&lock); }
+
+// load comes before the libraries' own constructors.
 __attribute__((constructor(101))) static void load(void)
 {
-    static char text[32768], folder[4096];
-    const char *path = getenv("LAB_MACHINE"), *log = getenv("LAB_LOG");
-    if (path == NULL)
+    static char folder[4096];
+    const char *log = getenv("LAB_LOG");
+    machine = getenv("LAB_MACHINE");
+    if (machine == NULL)
         return;
-    snprintf(folder, sizeof folder, "%s", path);
+    snprintf(folder, sizeof folder, "%s", machine);
     char *last = strrchr(folder, '/');
     if (last != NULL)
         *last = '\0';
     root = folder;
-    int file = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = file < 0 ? -1 : syscall(SYS_read, file, text, sizeof text - 1);
-    if (n < 0)
-        broken(path);
-    syscall(SYS_close, file);
-    char *rest = text;
-    for (char *line; (line = strsep(&rest, "\n")) != NULL;)
-        if (*line != '\0' && *line != '#')
-            read_line(line);
+    read_machine();
     if (log != NULL) {
         int opened = (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         log_file = (int)syscall(SYS_fcntl, opened, F_DUPFD_CLOEXEC, 900); // out of the way of what the program numbers itself
