@@ -262,7 +262,7 @@ func TestVariables(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := regexp.MustCompile(`GPUARD_[A-Z_]+`)
-	ours := []string{"GPUARD_AMD", "GPUARD_GATES", "GPUARD_NVIDIA", "GPUARD_SKIPPED", "GPUARD_SOAK", "GPUARD_TRACES"} // for the tests of this repository
+	ours := []string{"GPUARD_AMD", "GPUARD_CAPTURES", "GPUARD_GATES", "GPUARD_NVIDIA", "GPUARD_SKIPPED", "GPUARD_SOAK", "GPUARD_TRACES"} // for the tests of this repository
 	code := slices.Clone(ours)
 	err = filepath.WalkDir(filepath.Join("..", "..", "internal"), func(path string, _ os.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

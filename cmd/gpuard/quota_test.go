@@ -35,11 +35,17 @@ func (s *said) String() string {
 	return s.text.String()
 }
 
-// share starts a job of that much memory with a share of 8 GiB, and returns when it is on its GPU. what it and gpuard
-// say is kept; over is closed at its end.
+// share is shareOf 8 GiB.
 func (r *rack) share(memory string, args ...string) (cmd *exec.Cmd, heard *said, over chan struct{}) {
 	r.t.Helper()
-	args = append(append([]string{"run", "--no-wait", "--share", "8G"}, args...), "--", "fakegpu-job", "--gpu", "0", "--mem", memory)
+	return r.shareOf("8G", memory, args...)
+}
+
+// shareOf starts a job of that much memory with a share, and returns when it is on its GPU. what it and gpuard say is kept; over is
+// closed at its end.
+func (r *rack) shareOf(share, memory string, args ...string) (cmd *exec.Cmd, heard *said, over chan struct{}) {
+	r.t.Helper()
+	args = append(append([]string{"run", "--no-wait", "--share", share}, args...), "--", "fakegpu-job", "--gpu", "0", "--mem", memory)
 	cmd, heard, over = r.cmd(args...), &said{}, make(chan struct{})
 	cmd.Stdout, cmd.Stderr = heard, heard
 	if err := cmd.Start(); err != nil {

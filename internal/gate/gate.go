@@ -97,6 +97,7 @@ func probes() []probe {
 		{"gpu", driver, rare},
 		{"no nvidia libraries", withoutLibraries, rare},
 		{"traces", func() error { return file(filepath.Join(traces(), "philly_11cb48.csv.gz"))() }, rare},
+		{"captures", func() error { return file(captures())() }, rare},
 		{"nvidia", fetched("nvidia", "libcuda.so.1"), rare},
 		{"amd", fetched("amd", "libhsa-runtime64.so.1"), rare},
 	}
@@ -170,6 +171,16 @@ func Traces(t testing.TB) string {
 	Need(t, "traces")
 	return traces()
 }
+
+// Captures is the folder of what others have recorded of real cards, which t needs: GPUARD_CAPTURES, else shared/captures
+// beside the repository.
+func Captures(t testing.TB) string {
+	t.Helper()
+	Need(t, "captures")
+	return captures()
+}
+
+func captures() string { return folder("GPUARD_CAPTURES", "../shared/captures") }
 
 func traces() string { return folder("GPUARD_TRACES", "../shared/traces") }
 

@@ -105,6 +105,8 @@ func LargestMemory(m gpu.Machine, p job.Plan) gpu.Bytes {
 			most = max(most, *slice.MemoryTotal)
 		case slice == nil && d.MemoryTotal != nil:
 			most = max(most, *d.MemoryTotal)
+		case slice == nil && d.MainMemory != nil:
+			most = max(most, *d.MainMemory)
 		default:
 			return 0
 		}

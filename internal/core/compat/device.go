@@ -2,6 +2,7 @@ package compat
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 
 	"gpuard/internal/core/gpu"
@@ -35,6 +36,19 @@ func tensorless(model string) bool {
 		name = name[:max(0, strings.LastIndexByte(name, ' '))]
 	}
 	return false
+}
+
+// InMainMemory reports whether an NVIDIA device has no memory of its own. The compute capability tells a system on a chip
+// (developer.nvidia.com/cuda-gpus: Jetson and DGX Spark). nvidia-smi does not give it: then the name tells, as it tells a GH200 that has
+// given its memory to the kernel, if the driver gives no size.
+func InMainMemory(d gpu.Device) bool {
+	if d.Vendor != gpu.NVIDIA {
+		return false
+	}
+	chips := []gpu.Capability{{Major: 3, Minor: 2}, {Major: 5, Minor: 3}, {Major: 6, Minor: 2}, {Major: 7, Minor: 2}, {Major: 8, Minor: 7}, {Major: 10, Minor: 1}, {Major: 11}, {Major: 12, Minor: 1}}
+	names := []string{"GB10", "GH200", "Orin", "Thor", "Xavier", "Tegra"}
+	return d.Compute != nil && slices.Contains(chips, *d.Compute) ||
+		d.MemoryTotal == nil && d.Problem == "" && slices.ContainsFunc(names, func(name string) bool { return strings.Contains(d.Name, name) })
 }
 
 // Integrated reports whether AMD GPUs of this target ("gfx1036") are part of a processor.

@@ -60,6 +60,8 @@ type Device struct {
 	MemoryTotal    *Bytes
 	MemoryUsed     *Bytes   // by processes; without the driver's own reserve where Reserved is known
 	MemoryReserved *Bytes   // by the driver and firmware
+	MainMemory     *Bytes   // the whole memory of the machine, of a device that works in it and has none of its own: then the three above are nil
+	MainAvailable  *Bytes   // of that, to whoever asks for it now without swapping (proc_meminfo(5)); how much the device uses nobody can say
 	Utilization    *float64 // 0..1
 	Temperature    *int     // Celsius
 	TempSlowdown   *int     // Celsius at which the driver starts to slow the device down
@@ -76,9 +78,10 @@ type Device struct {
 	ECCUncorrected *int64 // since driver load
 	RemappedRows   *RemappedRows
 	RetiredPages   *RetiredPages
-	XIDs           []XID  // driver errors of this boot that are not settled, oldest first; nil: none is known
-	Drained        string // who takes it out of use, since when and why, in words; "" when it is not drained
-	RecoveryAction string // what the driver asks for: "none", "reset", "reboot", "drain_p2p", "drain_and_reset"; "" absent
+	XIDs           []XID    // driver errors of this boot that are not settled, oldest first; nil: none is known
+	Drained        string   // who takes it out of use, since when and why, in words; "" when it is not drained
+	RecoveryAction string   // what the driver asks for: "none", "reset", "reboot", "drain_p2p", "drain_and_reset"; "" absent
+	Fabric         []string // what the driver says is wrong with its NVLink fabric, as "degraded_bandwidth"; nil absent, empty nothing
 	Persistence    *bool
 	ComputeMode    string // "default", "exclusive_process", "exclusive_thread", "prohibited"; "" absent
 	Compute        *Capability

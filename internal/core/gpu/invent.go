@@ -24,26 +24,28 @@ type model struct {
 	clock    int        // MHz, highest SM clock
 	fabric   bool       // devices reach each other by NVLink, or by AMD's Infinity Fabric
 	server   bool       // ECC on and persistence mode on
+	chip     bool       // a system on a chip: memory is the machine's
 }
 
 // models lists all kinds. Sources: NVIDIA's data sheets and nvidia-smi as quoted in public issue reports; for AMD the
 // vram_total of the amdgpu kernel driver, one entry per graphics die.
 func models() []model {
 	return []model{
-		{"A100-40GB", "NVIDIA A100-SXM4-40GB", NVIDIA, 40960 * MiB, Capability{8, 0}, 400, 89, 1410, true, true},
-		{"A100-80GB", "NVIDIA A100-SXM4-80GB", NVIDIA, 81920 * MiB, Capability{8, 0}, 400, 89, 1410, true, true},
-		{"H100", "NVIDIA H100 80GB HBM3", NVIDIA, 81559 * MiB, Capability{9, 0}, 700, 92, 1980, true, true},
-		{"H200", "NVIDIA H200", NVIDIA, 143771 * MiB, Capability{9, 0}, 700, 92, 1980, true, true},
-		{"B200", "NVIDIA B200", NVIDIA, 183359 * MiB, Capability{10, 0}, 1000, 92, 1965, true, true},
-		{"L4", "NVIDIA L4", NVIDIA, 23034 * MiB, Capability{8, 9}, 72, 92, 2040, false, true},
-		{"L40S", "NVIDIA L40S", NVIDIA, 46068 * MiB, Capability{8, 9}, 350, 92, 2520, false, true},
-		{"T4", "Tesla T4", NVIDIA, 15360 * MiB, Capability{7, 5}, 70, 93, 1590, false, true},
-		{"V100-32GB", "Tesla V100-SXM2-32GB", NVIDIA, 32768 * MiB, Capability{7, 0}, 300, 87, 1530, true, true},
-		{"RTX4090", "NVIDIA GeForce RTX 4090", NVIDIA, 24564 * MiB, Capability{8, 9}, 450, 90, 3105, false, false},
-		{"RTX3090", "NVIDIA GeForce RTX 3090", NVIDIA, 24576 * MiB, Capability{8, 6}, 350, 95, 2100, false, false},
-		{"RTX6000Ada", "NVIDIA RTX 6000 Ada Generation", NVIDIA, 49140 * MiB, Capability{8, 9}, 300, 92, 3105, false, false},
-		{"MI250X", "AMD Instinct MI250X", AMD, 65520 * MiB, Capability{}, 560, 105, 1700, true, true},
-		{"MI300X", "AMD Instinct MI300X", AMD, 196592 * MiB, Capability{}, 750, 100, 2100, true, true},
+		{"A100-40GB", "NVIDIA A100-SXM4-40GB", NVIDIA, 40960 * MiB, Capability{8, 0}, 400, 89, 1410, true, true, false},
+		{"A100-80GB", "NVIDIA A100-SXM4-80GB", NVIDIA, 81920 * MiB, Capability{8, 0}, 400, 89, 1410, true, true, false},
+		{"H100", "NVIDIA H100 80GB HBM3", NVIDIA, 81559 * MiB, Capability{9, 0}, 700, 92, 1980, true, true, false},
+		{"H200", "NVIDIA H200", NVIDIA, 143771 * MiB, Capability{9, 0}, 700, 92, 1980, true, true, false},
+		{"B200", "NVIDIA B200", NVIDIA, 183359 * MiB, Capability{10, 0}, 1000, 92, 1965, true, true, false},
+		{"L4", "NVIDIA L4", NVIDIA, 23034 * MiB, Capability{8, 9}, 72, 92, 2040, false, true, false},
+		{"L40S", "NVIDIA L40S", NVIDIA, 46068 * MiB, Capability{8, 9}, 350, 92, 2520, false, true, false},
+		{"T4", "Tesla T4", NVIDIA, 15360 * MiB, Capability{7, 5}, 70, 93, 1590, false, true, false},
+		{"V100-32GB", "Tesla V100-SXM2-32GB", NVIDIA, 32768 * MiB, Capability{7, 0}, 300, 87, 1530, true, true, false},
+		{"RTX4090", "NVIDIA GeForce RTX 4090", NVIDIA, 24564 * MiB, Capability{8, 9}, 450, 90, 3105, false, false, false},
+		{"RTX3090", "NVIDIA GeForce RTX 3090", NVIDIA, 24576 * MiB, Capability{8, 6}, 350, 95, 2100, false, false, false},
+		{"RTX6000Ada", "NVIDIA RTX 6000 Ada Generation", NVIDIA, 49140 * MiB, Capability{8, 9}, 300, 92, 3105, false, false, false},
+		{"MI250X", "AMD Instinct MI250X", AMD, 65520 * MiB, Capability{}, 560, 105, 1700, true, true, false},
+		{"GB10", "NVIDIA GB10", NVIDIA, 122570 * MiB, Capability{12, 1}, 140, 95, 3003, false, false, true},
+		{"MI300X", "AMD Instinct MI300X", AMD, 196592 * MiB, Capability{}, 750, 100, 2100, true, true, false},
 	}
 }
 
@@ -189,6 +191,10 @@ func (k model) device(index, place int) Device {
 		ClockSM:        new(210),
 		ClockSMMax:     new(k.clock),
 		ClockEvents:    []string{},
+	}
+	if k.chip {
+		d.Integrated, d.MainMemory, d.MainAvailable = new(true), new(k.memory), new(k.memory-4*GiB)
+		d.MemoryTotal, d.MemoryUsed, d.MemoryReserved = nil, nil, nil
 	}
 	if k.server {
 		d.ECC, d.ECCCorrected, d.ECCUncorrected = new(true), new(int64(0)), new(int64(0))

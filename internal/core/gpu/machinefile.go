@@ -139,9 +139,12 @@ func (d *Device) more() []key {
 		{"xids", false, list[XID]{&d.XIDs, func(x *XID) value { return x.file() }, true}},
 		{"drained", false, text[string]{into: &d.Drained}},
 		{"recovery_action", false, text[string]{into: &d.RecoveryAction}},
+		{"fabric", false, list[string]{&d.Fabric, words, true}},
 		{"persistence", false, yesNo(&d.Persistence)},
 		{"compute_mode", false, text[string]{into: &d.ComputeMode}},
 		{"integrated", false, yesNo(&d.Integrated)},
+		{"main_memory", false, memory(&d.MainMemory)},
+		{"main_available", false, memory(&d.MainAvailable)},
 		{"compute", false, optional[Capability]{&d.Compute, func(c *Capability) value { return capability{c} }}},
 		{"numa", false, integer(&d.NUMA, 0, 1<<16)},
 		{"mig_mode", false, yesNo(&d.MIGMode)},
@@ -218,6 +221,9 @@ func (d *document) devices(root *node, m *Machine) error {
 		index[place] = i
 		if err := d.fits(n, path, dev.MemoryTotal, dev.MemoryUsed); err != nil {
 			return err
+		}
+		if dev.MainMemory != nil && (dev.MainAvailable == nil || *dev.MainAvailable > *dev.MainMemory) {
+			return d.fail(n.find("main_memory").begin, "%s.main_available must be there, and at most main_memory", path)
 		}
 		if dev.Links != nil && len(dev.Links) != len(m.Devices) {
 			return d.fail(n.find("links").begin, "%s.links has %d entries for %d devices: write one for each, in the order of gpus", path, len(dev.Links), len(m.Devices))

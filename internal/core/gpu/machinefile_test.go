@@ -64,6 +64,8 @@ func full(t *testing.T) Machine {
 	d.XIDs = []XID{{Code: 79, At: m.Taken, PID: 12, Source: "nvml"}, {Code: 13}}
 	d.Drained = "the fan is broken (root, since 2 Jan 03:04)"
 	d.DisplayActive = new(true)
+	d.Fabric = []string{"degraded_bandwidth"}
+	d.MainMemory, d.MainAvailable = new(Bytes(9)), new(Bytes(8))
 	d.Extra = extraKeys{"fan": json.RawMessage(`[1,null]`)}
 	d.MIG[0].ComputeInstance, d.MIG[0].Extra = 1, extraKeys{"a": json.RawMessage(`1.0e1`)}
 	m.Processes = []Process{{
@@ -146,6 +148,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"overflow", `24152899584`, `1e400`, `gpus[0].memory_total is 1e400, outside`},
 		{"fraction of a byte", `24152899584`, `1.5`, `must be a whole number`},
 		{"used above total", `"memory_used": 0`, `"memory_used": 24152899585`, `more than its memory_total`},
+		{"main memory", `"index": 0,`, `"index": 0, "main_memory": 5, "main_available": 6,`, `gpus[0].main_available must be there, and at most main_memory`},
 		{"utilisation", `0.5`, `50`, `gpus[0].utilization is 50, outside 0 to 1`},
 		{"not a number", `0.5`, `NaN`, `line 5, column 68: the text is not JSON: invalid character 'N'`},
 		{"vendor", `"nvidia"`, `"nvdia"`, `gpus[0].vendor is "nvdia": write one of nvidia, amd, intel, ascend`},

@@ -43,6 +43,7 @@ const (
 	Drain   Cure = "drain"   // its jobs end first, then a reset
 	Reset   Cure = "reset"   // the device, when idle
 	Unlink  Cure = "unlink"  // jobs that use peer-to-peer traffic end
+	Relink  Cure = "relink"  // the NVLink fabric: cables, switches, the fabric manager
 	Consult Cure = "consult" // the driver asks for an action that this version does not know
 	Cool    Cure = "cool"    // air and fans
 	Power   Cure = "power"   // supply and cables
@@ -74,7 +75,7 @@ func Cures(d gpu.Device, now time.Time) []Cure {
 }
 
 // Of judges a device from its readings and the driver's errors. The state is the worst of all; the reasons come in
-// order of evidence: recovery action, row remapping, retired pages, ECC, XIDs, slowdown, temperature. They are empty
+// order of evidence: recovery action, NVLink fabric, row remapping, retired pages, ECC, XIDs, slowdown, temperature. They are empty
 // exactly when the state is OK. Absent readings are ignored. A program's fault (XID 13, 31, 43) does not count against
 // the device. An error of the classes Stuck and Host counts until it is removed from the device's list, because a
 // device that answers again may still be broken. XID 94 counts for ten minutes before now.
@@ -94,6 +95,7 @@ func judge(d gpu.Device, now time.Time) verdict {
 	}
 	v := verdict{state: OK}
 	v.recovery(d)
+	v.fabric(d)
 	v.memory(d)
 	v.xids(d, now)
 	v.slowdown(d)
@@ -142,6 +144,13 @@ func (v *verdict) recovery(d gpu.Device) {
 		v.add(Degraded, Unlink, "the driver asks for peer-to-peer traffic to end")
 	default:
 		v.add(Degraded, Consult, "the driver asks for the recovery action %s", d.RecoveryAction)
+	}
+}
+
+// fabric: jobs on several devices are slowed down or ended by links that are not in order.
+func (v *verdict) fabric(d gpu.Device) {
+	if len(d.Fabric) > 0 {
+		v.add(Degraded, Relink, "NVLink fabric: %s", strings.ReplaceAll(strings.Join(d.Fabric, ", "), "_", " "))
 	}
 }
 

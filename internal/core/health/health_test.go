@@ -41,6 +41,8 @@ func TestOf(t *testing.T) {
 		{"needs a reset", gpu.Device{Problem: "GPU needs a reset"}, Unhealthy, []string{"GPU needs a reset"}},
 		{"fallen off the bus", gpu.Device{Problem: "GPU has fallen off the bus"}, Unhealthy, []string{"fallen off"}},
 		{"another problem", gpu.Device{Problem: "Insufficient Permissions"}, Unknown, []string{"Insufficient"}},
+		{"NVLink fabric", gpu.Device{Fabric: []string{"degraded_bandwidth", "route_unhealthy"}}, Degraded, []string{"NVLink fabric: degraded bandwidth, route unhealthy"}},
+		{"NVLink fabric in order", gpu.Device{Fabric: []string{}}, OK, nil},
 		{"a problem wins over stale readings", gpu.Device{Problem: "no answer", RecoveryAction: "reset"}, Unknown, []string{"no answer"}},
 		{"reset asked for", gpu.Device{RecoveryAction: "reset"}, Unhealthy, []string{"a GPU reset"}},
 		{"reboot asked for", gpu.Device{RecoveryAction: "reboot"}, Unhealthy, []string{"reboot"}},

@@ -124,7 +124,11 @@ func (b *ledger) promised() gpu.Bytes {
 // report its own memory, up to the reserve counts as the driver's, unless a process of unknown size is there.
 func (q *query) ledger(u *unit, ps []gpu.Process, leases []job.Lease) *ledger {
 	b := &ledger{groups: groups(leases)}
-	if u.total() == nil || u.used() == nil {
+	used := u.used()
+	if u.mig == nil && u.dev.MainMemory != nil { // with what the rest of the machine uses
+		used = new(*u.dev.MainMemory - *u.dev.MainAvailable)
+	}
+	if u.total() == nil || used == nil {
 		b.vague = true
 		return b
 	}
@@ -137,7 +141,7 @@ func (q *query) ledger(u *unit, ps []gpu.Process, leases []job.Lease) *ledger {
 			known += max(0, *p.Memory)
 		}
 	}
-	b.unseen = *u.used() - known
+	b.unseen = *used - known
 	if !unsaid {
 		b.unseen -= oldDriverReserve(u)
 	}

@@ -51,6 +51,8 @@ func (q *query) cure(u *unit, c health.Cure) string {
 		return fmt.Sprintf("reset %s when idle (%s)", name, q.reset(u.dev))
 	case health.Unlink:
 		return fmt.Sprintf("let the jobs end that use %s together with others", name)
+	case health.Relink:
+		return fmt.Sprintf("look at the links of %s and at the fabric manager (nvidia-smi nvlink --status -i %s, journalctl -u nvidia-fabricmanager)", name, handle(u.dev))
 	case health.Cool:
 		return fmt.Sprintf("let %s cool down (look at its fans if it does not)", name)
 	case health.Power:

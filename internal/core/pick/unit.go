@@ -44,6 +44,9 @@ func (u *unit) total() *gpu.Bytes {
 	if u.mig != nil {
 		return u.mig.MemoryTotal
 	}
+	if u.dev.MainMemory != nil {
+		return u.dev.MainMemory
+	}
 	if u.dev.MemoryTotal == nil || u.dev.MemoryReserved == nil {
 		return u.dev.MemoryTotal
 	}
@@ -62,11 +65,17 @@ func (u *unit) size() gpu.Bytes {
 	if u.mig != nil {
 		return *u.mig.MemoryTotal
 	}
+	if u.dev.MainMemory != nil {
+		return *u.dev.MainMemory
+	}
 	return *u.dev.MemoryTotal
 }
 
 // free is the unused part of total; nil when unknown.
 func (u *unit) free() *gpu.Bytes {
+	if u.mig == nil && u.dev.MainMemory != nil {
+		return u.dev.MainAvailable
+	}
 	if u.total() == nil || u.used() == nil {
 		return nil
 	}

@@ -79,13 +79,15 @@ type Device struct {
 	MemoryTotal    *gpu.Bytes   `json:"memory_total"`
 	MemoryUsed     *gpu.Bytes   `json:"memory_used"`
 	MemoryReserved *gpu.Bytes   `json:"memory_reserved"`
-	Utilization    *float64     `json:"utilization"`        // 0..1
-	Temperature    *int         `json:"temperature"`        // Celsius
-	Power          *float64     `json:"power"`              // watts
-	PowerLimit     *float64     `json:"power_limit"`        // watts
-	Margin         *int         `json:"temperature_margin"` // Celsius left until the driver slows it down
-	Clock          *int         `json:"clock"`              // MHz, of the multiprocessors
-	Throttled      []string     `json:"throttled"`          // why the driver lowers its clocks, in its own words; idle ones are not listed
+	MainMemory     *gpu.Bytes   `json:"main_memory,omitempty"`    // of the machine, for a device that has no memory of its own
+	MainAvailable  *gpu.Bytes   `json:"main_available,omitempty"` // of that
+	Utilization    *float64     `json:"utilization"`              // 0..1
+	Temperature    *int         `json:"temperature"`              // Celsius
+	Power          *float64     `json:"power"`                    // watts
+	PowerLimit     *float64     `json:"power_limit"`              // watts
+	Margin         *int         `json:"temperature_margin"`       // Celsius left until the driver slows it down
+	Clock          *int         `json:"clock"`                    // MHz, of the multiprocessors
+	Throttled      []string     `json:"throttled"`                // why the driver lowers its clocks, in its own words; idle ones are not listed
 	Leases         []Lease      `json:"leases"`
 	Processes      []Process    `json:"processes"`
 	MIG            []Device     `json:"mig"` // slices
@@ -231,7 +233,7 @@ type statusView struct {
 func (v statusView) device(d *gpu.Device) Device {
 	out := Device{
 		Index: d.Index, UUID: d.UUID, Name: gpu.Clean(d.Name), Vendor: d.Vendor, PCI: d.PCI,
-		MemoryTotal: d.MemoryTotal, MemoryUsed: d.MemoryUsed, MemoryReserved: d.MemoryReserved,
+		MemoryTotal: d.MemoryTotal, MemoryUsed: d.MemoryUsed, MemoryReserved: d.MemoryReserved, MainMemory: d.MainMemory, MainAvailable: d.MainAvailable,
 		Utilization: d.Utilization, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit,
 		Margin: margin(d), Clock: d.ClockSM, Throttled: throttled(d), MIG: []Device{},
 	}

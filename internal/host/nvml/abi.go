@@ -70,6 +70,16 @@ type fieldValue struct {
 	value              uint64
 }
 
+// fabricInfo is nvmlGpuFabricInfo_v2_t.
+type fabricInfo struct {
+	version uint32
+	cluster [16]byte
+	status  status
+	clique  uint32
+	state   uint8
+	mask    uint32
+}
+
 // eventData is nvmlEventData_t.
 type eventData struct {
 	device                       uintptr
@@ -82,6 +92,7 @@ const (
 	memoryV2Version      = 40 | 2<<24
 	temperatureV1Version = 12 | 1<<24
 	marginV1Version      = 8 | 1<<24
+	fabricInfoV2Version  = 36 | 2<<24
 )
 
 // notAvailable is NVML_VALUE_NOT_AVAILABLE in a field of 64 bits.
@@ -106,6 +117,7 @@ const (
 	linkMax           = 36  // NVML_NVLINK_MAX_LINKS
 	eventXID          = 8   // nvmlEventTypeXidCriticalError
 	linkToSwitch      = 2   // NVML_NVLINK_DEVICE_TYPE_SWITCH
+	fabricCompleted   = 3   // NVML_GPU_FABRIC_STATE_COMPLETED
 )
 
 // Kinds of a fieldValue that hold 32 bits; the others are read as 64.

@@ -16,9 +16,35 @@ func (r *reader) readFaults(what gpu.What) {
 		d.RetiredPages = r.retiredPages()
 	}
 	d.RecoveryAction = r.recoveryAction()
+	if d.Compute != nil && d.Compute.Major >= firstWithFabric {
+		d.Fabric = r.fabric()
+	}
 	if mode := r.number("nvmlDeviceGetComputeMode"); mode != nil {
 		d.ComputeMode = enumName([]string{"default", "exclusive_thread", "prohibited", "exclusive_process"}, *mode)
 	}
+}
+
+// firstWithFabric is the compute capability from which on the driver tells the health of the NVLink fabric: Hopper.
+const firstWithFabric = 9
+
+// fabric decodes the mask of what may be wrong with the fabric (NVML_GPU_FABRIC_HEALTH_MASK_*): in two bits 0 is not supported, 1
+// true and 2 false. Whether the fabric has been set up at all is not judged here: doctor looks at its manager.
+func (r *reader) fabric() []string {
+	const name = "nvmlDeviceGetGpuFabricInfoV"
+	info := fabricInfo{version: fabricInfoV2Version}
+	if r.gone() || !r.ok(name, r.lib.call(name, r.handle, uintptr(unsafe.Pointer(&info)))) || info.state != fabricCompleted {
+		return nil
+	}
+	wrong := []string{}
+	for i, word := range []string{"degraded_bandwidth", "route_recovery_in_progress", "route_unhealthy", "access_timeout_recovery"} {
+		if info.mask>>(2*i)&3 == 1 {
+			wrong = append(wrong, word)
+		}
+	}
+	if info.mask>>8&15 >= 2 { // 1 is none
+		wrong = append(wrong, "incorrect_configuration")
+	}
+	return wrong
 }
 
 func (r *reader) readModes() {

@@ -294,3 +294,22 @@ func TestEventNames(t *testing.T) {
 	same(t, "hardware reasons", eventNames(0xc8), []string{"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
 	same(t, "a bit of a later driver", eventNames(0x402), []string{"applications_clocks", "unknown_0x400"})
 }
+
+// TestFabric: the driver's mask of what is wrong with the NVLink fabric, of devices that have one.
+func TestFabric(t *testing.T) {
+	for value, want := range map[string][]string{
+		"":       nil,
+		"0 0":    nil, // not supported
+		"2 155":  nil, // not set up yet
+		"3 0":    {},
+		"3 1aa":  {},
+		"3 1a9":  {"degraded_bandwidth"},
+		"3 555":  {"degraded_bandwidth", "route_recovery_in_progress", "route_unhealthy", "access_timeout_recovery", "incorrect_configuration"},
+		"3 fff0": {"incorrect_configuration"},
+	} {
+		d := fakegpu.New(t, fakegpu.H100(0).With("fabric", value))
+		m := machine(t, d, gpu.Identity|gpu.Faults)
+		same(t, value, m.Devices[0].Fabric, want)
+		same(t, "problems", m.Problems, []string(nil))
+	}
+}

@@ -1,6 +1,7 @@
 package nvsmi
 
 import (
+	"slices"
 	"strings"
 
 	"gpuard/internal/core/gpu"
@@ -32,6 +33,7 @@ func (g *xmlGPU) device() gpu.Device {
 		RemappedRows:   g.Remapped.rows(),
 		RetiredPages:   g.Retired.pages(),
 		RecoveryAction: g.recovery(),
+		Fabric:         g.Fabric.wrong(),
 		Persistence:    choice(g.Persistence, "Enabled", "Disabled"),
 		DisplayActive:  choice(g.Display, "Enabled", "Disabled"),
 		ComputeMode:    computeMode(g.ComputeMode),
@@ -149,6 +151,29 @@ func (g *xmlGPU) recovery() string {
 		return "none"
 	}
 	return ""
+}
+
+// wrong lists what is wrong with the fabric, in the words of the NVML reader; nil where the driver does not say.
+func (f *xmlFabric) wrong() []string {
+	if strings.TrimSpace(f.State) != "Completed" {
+		return nil
+	}
+	out := []string{}
+	for _, w := range []struct {
+		word  string
+		wrong bool
+	}{
+		{"degraded_bandwidth", strings.TrimSpace(f.Bandwidth) == "Degraded"},
+		{"route_recovery_in_progress", strings.TrimSpace(f.Recovering) == "True"},
+		{"route_unhealthy", strings.TrimSpace(f.Unhealthy) == "True"},
+		{"access_timeout_recovery", strings.TrimSpace(f.Timeout) == "True"},
+		{"incorrect_configuration", !slices.Contains([]string{"", "None", "N/A"}, strings.TrimSpace(f.Configuration))},
+	} {
+		if w.wrong {
+			out = append(out, w.word)
+		}
+	}
+	return out
 }
 
 func computeMode(s string) string {

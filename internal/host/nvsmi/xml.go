@@ -49,11 +49,22 @@ type xmlGPU struct {
 	Remapped xmlRemap   `xml:"remapped_rows"`
 	Retired  xmlRetired `xml:"retired_pages"`
 	Recovery string     `xml:"gpu_recovery_action"`
+	Fabric   xmlFabric  `xml:"fabric"`
 	Reset    string     `xml:"gpu_reset_status>reset_required"` // 530 to 575
 	Drain    string     `xml:"gpu_reset_status>drain_and_reset_recommended"`
 
 	Processes    xmlProcesses `xml:"processes"`
 	ProcessesOld xmlProcesses `xml:"compute_processes"` // before 340
+}
+
+// xmlFabric is the NVLink fabric, and what may be wrong with it.
+type xmlFabric struct {
+	State         string `xml:"state"`
+	Bandwidth     string `xml:"health>bandwidth"` // "Full", "Degraded"
+	Recovering    string `xml:"health>route_recovery_in_progress"`
+	Unhealthy     string `xml:"health>route_unhealthy"`
+	Timeout       string `xml:"health>access_timeout_recovery"`
+	Configuration string `xml:"health>incorrect_configuration"` // "None", or what is wrong
 }
 
 // xmlProcesses has a text, such as "N/A", where the driver does not list the processes.

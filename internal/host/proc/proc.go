@@ -181,6 +181,30 @@ func (f FS) Uptime() (time.Duration, error) {
 	return up - shift, err
 }
 
+// MainMemory is the memory of the machine, and what of it is available (proc_meminfo(5)).
+func (f FS) MainMemory() (total, available gpu.Bytes, err error) {
+	text, err := f.readFile(8192, "meminfo")
+	if err != nil {
+		return 0, 0, fmt.Errorf("cannot read how much memory the machine has: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(line, ":")
+		into := map[string]*gpu.Bytes{"MemTotal": &total, "MemAvailable": &available}[name]
+		if into == nil {
+			continue
+		}
+		kilobytes, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 40)
+		if err != nil {
+			return 0, 0, fmt.Errorf("cannot read how much memory the machine has: %q in %s", gpu.Clean(strings.TrimSpace(line)), filepath.Join(f.root, "meminfo"))
+		}
+		*into = gpu.Bytes(kilobytes) * gpu.KiB
+	}
+	if total == 0 || available > total {
+		return 0, 0, fmt.Errorf("cannot read how much memory the machine has: %s does not say", filepath.Join(f.root, "meminfo"))
+	}
+	return total, available, nil
+}
+
 // BootID is the id of this boot of the machine (random(4), boot_id).
 func (f FS) BootID() (string, error) {
 	b, err := f.readFile(128, "sys", "kernel", "random", "boot_id")

@@ -248,6 +248,9 @@ func percent(share *float64) string {
 }
 
 func memoryShare(d *status.Device) *float64 {
+	if d.MainMemory != nil && *d.MainMemory > 0 {
+		return new(1 - float64(*d.MainAvailable)/float64(*d.MainMemory))
+	}
 	if d.MemoryTotal == nil || d.MemoryUsed == nil || *d.MemoryTotal <= 0 {
 		return nil
 	}
@@ -261,6 +264,9 @@ func memory(d *status.Device) string {
 			return "?"
 		}
 		return fmt.Sprintf("%.1f", float64(*b)/float64(gpu.GiB))
+	}
+	if d.MainMemory != nil {
+		return gib(new(*d.MainMemory-*d.MainAvailable)) + "/" + gib(d.MainMemory) + " GiB"
 	}
 	if d.MemoryTotal == nil && d.MemoryUsed == nil {
 		return "-"

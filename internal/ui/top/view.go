@@ -134,6 +134,9 @@ func (m model) device(d *status.Device) []string {
 	if d.MemoryUsed != nil && d.MemoryTotal != nil {
 		memory = fmt.Sprintf("%s/%s", short(*d.MemoryUsed), short(*d.MemoryTotal))
 	}
+	if d.MainMemory != nil {
+		memory = fmt.Sprintf("%s/%s", short(*d.MainMemory-*d.MainAvailable), short(*d.MainMemory))
+	}
 	name := fmt.Sprintf("%2d ", d.Index)
 	if !narrow {
 		name += pad(gpu.Model(d.Name), 16)
