@@ -121,9 +121,21 @@ func Reserved(l job.Lease) bool { return l.Apart && l.Until > 0 }
 // wakeSleeper ends the process of a reservation that was given back.
 func wakeSleeper(host *machine.Host, l job.Lease) {
 	p, err := os.FindProcess(l.PID)
-	if err != nil || !Reserved(l) || l.Namespace != host.Proc.Namespace() || !strings.Contains(host.Proc.Describe(l.PID).Command, " "+ReserveFlag+" ") || !host.Proc.Alive(l.PID, l.Start) {
+	if err != nil || !Reserved(l) || l.Namespace != host.Proc.Namespace() || !strings.Contains(argumentsOf(host.Proc, l), " "+ReserveFlag+" ") || !host.Proc.Alive(l.PID, l.Start) {
 		return
 	}
 	_ = p.Kill() // it has nothing to clean up, and one that is just starting may miss another signal
 	_ = p.Release()
+}
+
+// argumentsOf is the command line of the lease's process. One that is just starting has none for a moment, which is longer on a
+// busy machine.
+func argumentsOf(processes proc.FS, l job.Lease) (line string) {
+	for pause := time.Millisecond; pause < 2*time.Second && processes.Alive(l.PID, l.Start); pause *= 2 {
+		if line = processes.Describe(l.PID).Command; !strings.HasPrefix(line, "[") {
+			return line
+		}
+		time.Sleep(pause)
+	}
+	return line
 }
