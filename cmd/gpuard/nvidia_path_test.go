@@ -86,7 +86,7 @@ func TestNVIDIAQueueAndServices(t *testing.T) {
 	overNVIDIA(t, "idle", func(t *testing.T, l *lab) {
 		asks := strings.Join(l.Own(), " ")
 		dir := quietDir(t)
-		submit := l.cmd("submit", "--gpus", "2", "--", "sh", "-c", asks+" > shown.new; mv shown.new shown")
+		submit := l.cmd("submit", "--gpus", "2", "--", "sh", "-c", asks+" > shown.new; mv shown.new shown; while test ! -e seen; do sleep 0.05; done")
 		submit.Dir = dir
 		if got := run(t, submit); got.code != 0 {
 			t.Fatal(got.err)
@@ -102,7 +102,11 @@ func TestNVIDIAQueueAndServices(t *testing.T) {
 			same(t, "cuInit", code, 0)
 			return devices
 		}
-		same(t, "the job sees two", len(shown("shown")), 2)
+		held := func(devices []gpu.UUID) []gpu.UUID { slices.Sort(devices); return devices }
+		same(t, "the job sees its lease", held(shown("shown")), held(l.leases()))
+		same(t, "GPUs", len(l.leases()), 2)
+		writeFile(t, filepath.Join(dir, "seen"), "", 0o600)
+		eventually(t, "the job has ended", func() bool { return len(l.leases()) == 0 })
 
 		project := "services:\n  web:\n    command: sh -c '" + asks + " > served.new; mv served.new served; exec sleep 600'\n    gpus: 1\n"
 		if err := os.WriteFile(filepath.Join(dir, "gpuard.yaml"), []byte(project), 0o600); err != nil {

@@ -23,7 +23,7 @@ func TestSleeperThatIsJustStarting(t *testing.T) {
 		}
 		over := make(chan error, 1)
 		go func() { over <- sleeper.Wait() }()
-		real, err := proc.New("/proc").Stat(sleeper.Process.Pid)
+		own, err := proc.New("/proc").Stat(sleeper.Process.Pid)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestSleeperThatIsJustStarting(t *testing.T) {
 		show("stat", string(stat))
 		show("cmdline", "")
 		begun := time.AfterFunc(20*time.Millisecond, func() { show("cmdline", arguments) })
-		wakeSleeper(&machine.Host{Proc: proc.New(root)}, job.Lease{PID: sleeper.Process.Pid, Start: real.Start, Apart: true, Until: int64(time.Hour)})
+		wakeSleeper(&machine.Host{Proc: proc.New(root)}, job.Lease{PID: sleeper.Process.Pid, Start: own.Start, Apart: true, Until: int64(time.Hour)})
 		if begun.Stop() {
 			t.Error("it has not waited for the arguments")
 		}

@@ -103,7 +103,6 @@ func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		if err != nil {
 			return m, err
 		}
-		h.giveMainMemory(&m)
 		if what&gpu.Health != 0 {
 			h.afflict(&m, log())
 		}

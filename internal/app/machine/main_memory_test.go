@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,34 +11,34 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// TestGiveMainMemory: only to devices without memory of their own, and nothing is invented where the kernel does not say it.
-func TestGiveMainMemory(t *testing.T) {
+// TestMainMemory: only to the device without memory of its own, and nothing is invented where the kernel does not say it.
+func TestMainMemory(t *testing.T) {
 	root := t.TempDir()
-	h := &Host{Proc: proc.New(root)}
-	machine := func() *gpu.Machine {
-		return &gpu.Machine{Devices: []gpu.Device{
+	machine := func(context.Context, gpu.What) (gpu.Machine, error) {
+		return gpu.Machine{Devices: []gpu.Device{
 			{Vendor: gpu.NVIDIA, Name: "NVIDIA A100-SXM4-80GB", Compute: &gpu.Capability{Major: 8}, MemoryTotal: new(gpu.Bytes(5))},
 			{Vendor: gpu.NVIDIA, Name: "Orin (nvgpu)", Compute: &gpu.Capability{Major: 8, Minor: 7}},
 			{Vendor: gpu.NVIDIA, Name: "NVIDIA GB10", Compute: &gpu.Capability{Major: 12, Minor: 1}, MemoryTotal: new(gpu.Bytes(7)), MemoryUsed: new(gpu.Bytes(6))},
-			{Vendor: gpu.NVIDIA, Name: "NVIDIA GH200 480GB", Compute: &gpu.Capability{Major: 9}, MemoryTotal: new(gpu.Bytes(5))},
+			{Vendor: gpu.NVIDIA, Name: "NVIDIA GB10", MemoryTotal: new(gpu.Bytes(7))}, // its capability could not be read
 			{Vendor: gpu.NVIDIA, Name: "NVIDIA GH200 480GB", Compute: &gpu.Capability{Major: 9}},
-			{Vendor: gpu.NVIDIA, Name: "NVIDIA GH200 480GB", Compute: &gpu.Capability{Major: 9}, Problem: "GPU is lost"},
-			{Vendor: gpu.NVIDIA, Name: "NVIDIA GB10"}, // as nvidia-smi gives it
+			{Vendor: gpu.NVIDIA, Name: "NVIDIA GB200", Compute: &gpu.Capability{Major: 10}},
 			{Vendor: gpu.NVIDIA, Name: "NVIDIA GeForce GT 730"},
+			{Vendor: gpu.NVIDIA, Name: "NVIDIA Thor", Compute: &gpu.Capability{Major: 11}, MIGMode: new(true)},
 			{Vendor: gpu.AMD, Name: "AMD Radeon Graphics"},
-		}}
+		}}, nil
 	}
 	for text, want := range map[string]string{
-		"MemTotal:       125829120 kB\nMemFree: 7 kB\nMemAvailable:   104857600 kB\n": "-mm-m-m--",
+		"MemTotal:       125829120 kB\nMemFree: 7 kB\nMemAvailable:   104857600 kB\n": "-mmm-----",
 		"MemTotal:       125829120 kB\nMemFree: 7 kB\nMemAvailable:   204857600 kB\n": "---------",
 		"MemTotal:       -1 kB\nMemAvailable:   0 kB\n":                               "---------",
+		"MemTotal:       125829120 kB\nMemFree: 7 kB\n":                               "---------", // Linux 3.10
 		"": "---------",
 	} {
 		if err := os.WriteFile(filepath.Join(root, "meminfo"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m, got := machine(), ""
-		h.giveMainMemory(m)
+		m, err := withMainMemory(machine, proc.New(root))(t.Context(), 0)
+		got := ""
 		for _, d := range m.Devices {
 			switch {
 			case d.MainMemory == nil:
@@ -48,8 +49,8 @@ func TestGiveMainMemory(t *testing.T) {
 				got += "?"
 			}
 		}
-		if got != want || (len(m.Problems) > 0) != !strings.Contains(want, "m") {
-			t.Errorf("%q: %s, want %s; %q", text, got, want, m.Problems)
+		if got != want || (len(m.Problems) > 0) != !strings.Contains(want, "m") || err != nil {
+			t.Errorf("%q: %s, want %s; %q, %v", text, got, want, m.Problems, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/host/proc"
 )
 
 // Both reads the devices of two vendors at the same time and joins them: NVIDIA's first, then AMD's, each numbered from
@@ -14,6 +15,7 @@ import (
 // that work; any other failure becomes a problem of the machine. When both fail, a failure counts more than nothing
 // being there. noGPU reports that there is no card of either vendor: to install or to load a driver would not help.
 func Both(nvidia, amd Reader, noGPU func() bool) Reader {
+	nvidia = withMainMemory(nvidia, proc.New("/proc"))
 	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		second := make(chan half, 1)
 		go func() {

@@ -153,6 +153,7 @@ func filled(m, last gpu.Machine) gpu.Machine {
 		d.Power, d.PowerLimit = cmp.Or(d.Power, old.Power), cmp.Or(d.PowerLimit, old.PowerLimit)
 		d.ECC, d.ECCCorrected, d.ECCUncorrected = old.ECC, old.ECCCorrected, old.ECCUncorrected
 		d.RemappedRows, d.RetiredPages, d.RecoveryAction = old.RemappedRows, old.RetiredPages, old.RecoveryAction
+		d.Fabric = old.Fabric
 		d.Persistence, d.ComputeMode, d.Unlisted, d.Links = old.Persistence, old.ComputeMode, old.Unlisted, old.Links
 		d.DisplayActive = old.DisplayActive
 	}

@@ -53,7 +53,7 @@ func choices(host *machine.Host, spec job.Spec, m gpu.Machine) (prompt.Question,
 		d := &m.Devices[i]
 		label := strings.TrimPrefix(machine.DeviceName(m, *d), "GPU ")
 		if len(d.MIG) == 0 {
-			if err := consider(host, &q, spec, m, prompt.Choice{Label: label, Device: label, Model: d.Name, Free: unused(d.MemoryTotal, d.MemoryUsed)}); err != nil {
+			if err := consider(host, &q, spec, m, prompt.Choice{Label: label, Device: label, Model: d.Name, Free: unusedOf(d)}); err != nil {
 				return q, err
 			}
 		}
@@ -98,6 +98,13 @@ func consider(host *machine.Host, q *prompt.Question, spec job.Spec, m gpu.Machi
 }
 
 // unused is the memory that is free, "?" where the driver does not say.
+func unusedOf(d *gpu.Device) string {
+	if d.MainMemory != nil {
+		return unused(d.MainAvailable, new(gpu.Bytes(0)))
+	}
+	return unused(d.MemoryTotal, d.MemoryUsed)
+}
+
 func unused(total, used *gpu.Bytes) string {
 	if total == nil || used == nil {
 		return "?"

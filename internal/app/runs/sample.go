@@ -60,7 +60,7 @@ func (r *runner) sample(ctx context.Context) {
 	}
 }
 
-// add adds a reading. Who has a device alone has all that is used of it; of a share or a slice only what its processes use.
+// add adds a reading. Who has a device alone has all that is used of it; of a share, a slice or the main memory only what its processes use.
 func (u *use) add(m gpu.Machine, plan job.Plan, tree []int) {
 	own := map[int]bool{}
 	for _, pid := range tree {
@@ -73,13 +73,13 @@ func (u *use) add(m gpu.Machine, plan job.Plan, tree []int) {
 			continue
 		}
 		if plan.Share == 0 && slice == nil {
-			if d.MemoryUsed != nil {
-				u.peak = max(u.peak, *d.MemoryUsed)
-			}
 			if d.Utilization != nil {
 				load, loads = load+*d.Utilization, loads+1
 			}
-			continue
+			if d.MemoryUsed != nil {
+				u.peak = max(u.peak, *d.MemoryUsed)
+				continue
+			}
 		}
 		var sum gpu.Bytes
 		for _, p := range m.On(given.UUID) {

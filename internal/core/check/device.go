@@ -12,7 +12,7 @@ import (
 
 func deviceChecks() []Check {
 	return []Check{gpuAnswers(), xidErrors(), recoveryAction(), eccErrors(), remappedRows(), retiredPages(),
-		temperature(), clockEvents(), computeMode(), migInstances(), persistence(), memoryHolders()}
+		nvlinkFabric(), temperature(), clockEvents(), computeMode(), migInstances(), persistence(), memoryHolders()}
 }
 
 // deviceSite is one device as the input of a check.
@@ -107,6 +107,26 @@ func reset(d gpu.Device) string {
 		return fmt.Sprintf("let the jobs on the GPU at %s end, then reset it with its vendor's tool, or reboot the machine", handle(d))
 	}
 	return fmt.Sprintf("let the jobs on the GPU at %[1]s end, then: sudo nvidia-smi --gpu-reset -i %[1]s", handle(d))
+}
+
+func nvlinkFabric() Check {
+	const code = "nvlink-fabric"
+	return Check{Page{
+		Code:  code,
+		Title: "The NVLink fabric of every GPU is in order",
+		Text: `From Hopper (H100) on the driver judges the fabric that joins GPUs by NVLink: its bandwidth, its routes, its configuration. With a link or a switch
+out of order, jobs on several GPUs are slow or end with errors, and gpuard gives such a GPU to nobody.
+
+Look at the links (` + "`nvidia-smi nvlink --status`" + `) and at the log of the fabric manager (` + "`journalctl -u nvidia-fabricmanager`" + `).`,
+		From: []string{"NVIDIA/go-nvml: gen/nvml/nvml.h (nvmlDeviceGetGpuFabricInfoV)", fabricGuide},
+	}, false, eachDevice(code, "the NVLink fabric", "no GPU reports a fault of its NVLink fabric", func(l deviceSite) []Finding {
+		if len(l.Fabric) == 0 {
+			return nil
+		}
+		seen := fmt.Sprintf("%s: NVLink fabric: %s", l.name(), strings.ReplaceAll(strings.Join(l.Fabric, ", "), "_", " "))
+		do := fmt.Sprintf("look at its links and at the fabric manager: nvidia-smi nvlink --status -i %s; journalctl -u nvidia-fabricmanager", handle(l.Device))
+		return []Finding{{code, Warning, seen, "Jobs on several GPUs are slow or fail; gpuard gives it to nobody.", do}}
+	})}
 }
 
 func recoveryAction() Check {

@@ -114,7 +114,7 @@ const maskEmptyCode = "env-mask-empty"
 func maskEmpty() Check {
 	page := Page{
 		Code: maskEmptyCode, Title: "A mask is set but empty, which hides every GPU",
-		Text: "`CUDA_VISIBLE_DEVICES=` is not the same as no such variable: an empty list names no device, so programs see none. AMD's `ROCR_VISIBLE_DEVICES` and `HIP_VISIBLE_DEVICES` are read alike; Intel's `ZE_AFFINITY_MASK` hides nothing when it is empty.\n\n" +
+		Text: "`CUDA_VISIBLE_DEVICES=` is not the same as no such variable: an empty list names no device, so programs see none. AMD's `ROCR_VISIBLE_DEVICES` is read alike, and `HIP_VISIBLE_DEVICES` too, but HIP 5.2 takes an empty one for not set and shows every GPU (`-1` shows none with every version); Intel's `ZE_AFFINITY_MASK` hides nothing when it is empty.\n\n" +
 			"It often comes from conda: a variable that was stored with `conda env config vars set` is not taken away by `conda deactivate` in bash and zsh but left behind empty, when it had no value before. `unset CUDA_VISIBLE_DEVICES` mends the shell; to prevent it, set the variable by a script in `etc/conda/activate.d` and unset it in `etc/conda/deactivate.d`, or leave the choice to `gpuard run`.",
 		From: []string{cudaVariables, condaActivate},
 	}
@@ -171,8 +171,12 @@ func maskList() Check {
 		_, notes := visible.Limit(s.Env, s.Machine.Found)
 		var found []Finding
 		for _, n := range notes {
-			if slices.Contains(misread(), n.Code) {
-				found = append(found, Finding{page.Code, Warning, n.Text, "programs see other devices than the value suggests", "write a plain list, as in CUDA_VISIBLE_DEVICES=0,1; gpuard explain shows how it is read"})
+			do := fmt.Sprintf("write a plain list, as in %s=0,1; gpuard explain shows how it is read", plainMask(n.Text))
+			switch {
+			case n.Widens():
+				found = append(found, Finding{page.Code, Error, n.Text, "programs see GPUs that the value does not name, other people's too", do})
+			case slices.Contains(misread(), n.Code):
+				found = append(found, Finding{page.Code, Warning, n.Text, "programs see other devices than the value suggests", do})
 			}
 		}
 		if len(found) == 0 {
@@ -187,7 +191,18 @@ func misread() []string {
 	return []string{
 		"invalid-index", "not-a-number", "unknown-uuid", "ambiguous-uuid", "mixed-forms", "duplicate", "junk-ignored", "range", "separator",
 		"container-word", "quotes", "entry-skipped", "tile-ignored", "selector-invalid", "program-fails", "variable-twice", "slurm-list",
+		"number-cut", "number-base", "mig-reads-whole-gpu", "older-driver-differs", "undocumented",
 	}
+}
+
+// plainMask is the variable that a note begins with, if that takes a list.
+func plainMask(text string) string {
+	for _, m := range maskVariables() {
+		if strings.HasPrefix(text, m.name) {
+			return m.name
+		}
+	}
+	return "CUDA_VISIBLE_DEVICES"
 }
 
 func misspeltMask() Check {
@@ -253,18 +268,22 @@ func deviceOrder() Check {
 	page := Page{
 		Code: "env-device-order", Title: "GPU numbers mean different cards to CUDA and to nvidia-smi",
 		Text: "CUDA numbers the fastest card first unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` is set; `nvidia-smi`, NVML and most monitoring count by PCI address. On a machine with different models, `CUDA_VISIBLE_DEVICES=0` can therefore be another card than GPU 0 of `nvidia-smi`.\n\n" +
-			"Set `CUDA_DEVICE_ORDER=PCI_BUS_ID` for all users (in `/etc/environment` or `/etc/profile.d`), or name cards by identifier (`nvidia-smi -L`). What `gpuard run` starts always has it.",
+			"Any other word than `PCI_BUS_ID` and `FASTEST_FIRST`, also an empty one, keeps CUDA from starting.\n\nSet `CUDA_DEVICE_ORDER=PCI_BUS_ID` for all users (in `/etc/environment` or `/etc/profile.d`), or name cards by identifier (`nvidia-smi -L`). What `gpuard run` starts always has it.",
 		From: []string{cudaVariables},
 	}
-	return Check{Page: page, Look: func(s hostinfo.Site) []Finding {
-		order, _ := s.Env.Lookup("CUDA_DEVICE_ORDER")
+	return Check{Page: page, Stops: true, Look: func(s hostinfo.Site) []Finding {
+		order, set := s.Env.Lookup("CUDA_DEVICE_ORDER")
 		models := modelsOf(s.Machine.Found, gpu.NVIDIA)
 		mask, masked := s.Env.Lookup("CUDA_VISIBLE_DEVICES")
 		byNumber := masked && mask != "" && mask != "-1" && !strings.HasPrefix(mask, "GPU-") && !strings.HasPrefix(mask, "MIG-")
 		const do = "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
 		switch {
-		case order != "" && order != "PCI_BUS_ID" && order != "FASTEST_FIRST":
-			return []Finding{{page.Code, Warning, "CUDA_DEVICE_ORDER=" + shellquote.Sh(order) + " is no order that CUDA knows", "only PCI_BUS_ID and FASTEST_FIRST are; anything else counts as FASTEST_FIRST", do}}
+		case set && order != "PCI_BUS_ID" && order != "FASTEST_FIRST":
+			f := Finding{page.Code, Error, "CUDA_DEVICE_ORDER=" + shellquote.Sh(order) + " is no order that CUDA knows", "only PCI_BUS_ID and FASTEST_FIRST are: with any other value, also an empty one, CUDA does not start", do}
+			if slices.ContainsFunc(s.Machine.Found.Devices, func(d gpu.Device) bool { return d.Vendor != gpu.NVIDIA }) || !has(s, gpu.NVIDIA) {
+				f.Severity = Warning // other programs do start
+			}
+			return []Finding{f}
 		case s.Machine.Problem != "" && (s.Cards.Problem != "" || onBus(s, 0x10de) > 1):
 			return blind(page.Code, "whether the GPUs are of one model", problemOnly(s.Machine.Problem), "")
 		case !has(s, gpu.NVIDIA):

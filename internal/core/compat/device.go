@@ -38,17 +38,17 @@ func tensorless(model string) bool {
 	return false
 }
 
-// InMainMemory reports whether an NVIDIA device has no memory of its own. The compute capability tells a system on a chip
-// (developer.nvidia.com/cuda-gpus: Jetson and DGX Spark). nvidia-smi does not give it: then the name tells, as it tells a GH200 that has
-// given its memory to the kernel, if the driver gives no size.
+// InMainMemory reports whether an NVIDIA device has no memory of its own: the GPU of a system on a chip, which the compute capability
+// tells (developer.nvidia.com/cuda-gpus: Jetson and DGX Spark), or the name where that is not known.
 func InMainMemory(d gpu.Device) bool {
-	if d.Vendor != gpu.NVIDIA {
+	if d.Vendor != gpu.NVIDIA || d.UsesMIG() {
 		return false
 	}
+	if d.Compute == nil {
+		return slices.ContainsFunc([]string{"GB10", "Orin", "Thor", "Xavier", "Tegra"}, func(name string) bool { return strings.Contains(d.Name, name) })
+	}
 	chips := []gpu.Capability{{Major: 3, Minor: 2}, {Major: 5, Minor: 3}, {Major: 6, Minor: 2}, {Major: 7, Minor: 2}, {Major: 8, Minor: 7}, {Major: 10, Minor: 1}, {Major: 11}, {Major: 12, Minor: 1}}
-	names := []string{"GB10", "GH200", "Orin", "Thor", "Xavier", "Tegra"}
-	return d.Compute != nil && slices.Contains(chips, *d.Compute) ||
-		d.MemoryTotal == nil && d.Problem == "" && slices.ContainsFunc(names, func(name string) bool { return strings.Contains(d.Name, name) })
+	return slices.Contains(chips, *d.Compute)
 }
 
 // Integrated reports whether AMD GPUs of this target ("gfx1036") are part of a processor.

@@ -175,7 +175,7 @@ const (
 	Power                      // power and its limit
 	Processes                  // processes on each device
 	Links                      // link class between devices
-	Faults                     // uncorrectable errors, remapped rows, retired pages, recovery action, compute mode
+	Faults                     // uncorrectable errors, remapped rows, retired pages, recovery action, NVLink fabric, compute mode
 	Modes                      // ECC and its corrected errors, persistence
 	Anew                       // count the devices again first: a device may have appeared since this process started
 	Deciding                   // nothing is shown: what says nothing new of an empty or a cool device may be left out

@@ -70,6 +70,9 @@ func Invent(spec string) (Machine, error) {
 		if len(m.Devices)+count > inventLimit {
 			return Machine{}, fmt.Errorf("cannot invent the machine %q: it has more than %d devices", spec, inventLimit)
 		}
+		if kind.chip && (count > 1 || next[kind.vendor] > 0) {
+			return Machine{}, fmt.Errorf("cannot invent the machine %q: %s is the processor of a machine, which has one of it: put it first, as in demo:1x%s", spec, kind.word, kind.word)
+		}
 		for range count {
 			d := kind.device(next[kind.vendor], len(m.Devices))
 			d.split(slices)

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -54,7 +55,11 @@ func TestInventIsAlwaysTheSame(t *testing.T) {
 
 func TestInventEveryModelIsIdleHealthyAndReadable(t *testing.T) {
 	for _, k := range models() {
-		m, err := Invent("demo:64x" + k.word)
+		count := 64
+		if k.chip {
+			count = 1
+		}
+		m, err := Invent(fmt.Sprintf("demo:%dx%s", count, k.word))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,6 +87,17 @@ func TestInventEveryModelIsIdleHealthyAndReadable(t *testing.T) {
 		if len(m.Processes) != 0 {
 			t.Errorf("%s: has processes", k.word)
 		}
+	}
+}
+
+func TestInventOneChip(t *testing.T) {
+	for _, spec := range []string{"demo:2xGB10", "demo:1xRTX4090+1xGB10", "demo:1xGB10+1xGB10"} {
+		if _, err := Invent(spec); err == nil || !strings.Contains(err.Error(), "which has one of it: put it first, as in demo:1xGB10") {
+			t.Errorf("%s: %v", spec, err)
+		}
+	}
+	if m, err := Invent("demo:1xGB10+1xRTX4090"); err != nil || len(m.Devices) != 2 {
+		t.Error(err)
 	}
 }
 

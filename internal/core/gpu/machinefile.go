@@ -222,8 +222,8 @@ func (d *document) devices(root *node, m *Machine) error {
 		if err := d.fits(n, path, dev.MemoryTotal, dev.MemoryUsed); err != nil {
 			return err
 		}
-		if dev.MainMemory != nil && (dev.MainAvailable == nil || *dev.MainAvailable > *dev.MainMemory) {
-			return d.fail(n.find("main_memory").begin, "%s.main_available must be there, and at most main_memory", path)
+		if err := d.fitsMain(n, path, dev); err != nil {
+			return err
 		}
 		if dev.Links != nil && len(dev.Links) != len(m.Devices) {
 			return d.fail(n.find("links").begin, "%s.links has %d entries for %d devices: write one for each, in the order of gpus", path, len(dev.Links), len(m.Devices))
@@ -245,6 +245,19 @@ func (d *document) devices(root *node, m *Machine) error {
 		if _, known := owner[p.GPU]; !known {
 			return d.fail(root.find("processes").items[i].find("gpu").begin, "processes[%d].gpu is %q, which no device in this file has: write the uuid of one of gpus or of its mig devices", i, p.GPU)
 		}
+	}
+	return nil
+}
+
+// fitsMain checks the main memory of a device: both readings or none.
+func (d *document) fitsMain(n *node, path string, dev *Device) error {
+	switch {
+	case dev.MainMemory == nil && dev.MainAvailable == nil:
+		return nil
+	case dev.MainMemory == nil || dev.MainAvailable == nil:
+		return d.fail(n.begin, "%s has one of main_memory and main_available: write both or none", path)
+	case *dev.MainMemory == 0 || *dev.MainAvailable > *dev.MainMemory:
+		return d.fail(n.find("main_available").begin, "%s.main_available is %d, and main_memory is %d: it must be more than 0 and hold what is available", path, *dev.MainAvailable, *dev.MainMemory)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/gpu"
 )
 
 const (
@@ -163,7 +164,10 @@ func maskFinding(r Rule, s Step, f fault, shows, why string) Finding {
 	case f.code == codeNoDevice && strings.EqualFold(strings.TrimSpace(s.Value.Text), "all"):
 		do = "to use all GPUs, leave " + s.Name + " out"
 	default:
-		do = "write numbers with single commas between them, such as " + s.Name + "=0,1, or identifiers of nvidia-smi -L"
+		do = "write numbers with single commas between them, such as " + s.Name + "=0,1"
+		if m, known := listNamed(s.Name); known && m.vendor == gpu.NVIDIA {
+			do += ", or identifiers of nvidia-smi -L"
+		}
 	}
 	if f.code == codeMixed {
 		do = "write numbers only, or identifiers only (nvidia-smi -L shows both)"

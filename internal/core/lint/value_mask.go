@@ -120,7 +120,7 @@ func (m list) firstFault(value string) (fault, bool) {
 	if len(trimmed) == 1 && (trimmed[0] == "" || trimmed[0] == "-1" && m.name != container) {
 		return fault{}, false
 	}
-	for _, find := range []func(tokens []string) (fault, bool){m.ranges, m.separators, m.words, mixed, duplicates} {
+	for _, find := range []func(tokens []string) (fault, bool){m.ranges, m.separators, m.words, m.mixed, duplicates} {
 		if f, found := find(trimmed); found {
 			return f, true
 		}
@@ -232,7 +232,11 @@ func (m list) words(tokens []string) (fault, bool) {
 	found, sure := false, true
 	for _, t := range tokens {
 		parts := deviceWord().FindStringSubmatch(t)
+		lower := strings.ReplaceAll(strings.ToLower(t), "gpu-", "GPU-")
 		switch {
+		case m.plain && identifier(t) && t != lower: // HIP minds capitals
+			found = true
+			all = append(all, lower)
 		case m.entry(t):
 			all = append(all, t)
 		case parts != nil:
@@ -264,15 +268,15 @@ func (m list) entry(t string) bool {
 		card, tile, split := strings.Cut(t, ".")
 		return t == "default" || split && plainNumber(card) && plainNumber(tile)
 	case m.name == "ROCR_VISIBLE_DEVICES":
-		return regexp.MustCompile(`^0[xX][0-9a-fA-F]+$`).MatchString(t)
+		return regexp.MustCompile(`^0([xX][0-9a-fA-F]+|[bB][01]+)$`).MatchString(t)
 	}
 	n, err := strconv.Atoi(t)
 	return err == nil && n >= 0 && strconv.Itoa(n) == t
 }
 
-// mixed finds a list of numbers and identifiers.
-func mixed(tokens []string) (fault, bool) {
-	numbers := slices.ContainsFunc(tokens, func(t string) bool { return plainNumber(t) })
+// mixed finds a list of numbers and identifiers, which NVIDIA's drivers do not read.
+func (m list) mixed(tokens []string) (fault, bool) {
+	numbers := m.vendor == gpu.NVIDIA && slices.ContainsFunc(tokens, func(t string) bool { return plainNumber(t) })
 	return fault{code: codeMixed}, numbers && slices.ContainsFunc(tokens, identifier)
 }
 
@@ -318,32 +322,39 @@ func (m list) shows(value string) (text string, bad bool) {
 			return "keeps the container from starting", true
 		}
 	}
-	var numbers []string
+	var named []string
 	for _, e := range view.Visible {
-		numbers = append(numbers, strconv.Itoa(e.Index))
+		if e.Index < plainDevices {
+			named = append(named, strconv.Itoa(e.Index))
+		} else {
+			named = append(named, string(machine.Devices[e.Index].UUID))
+		}
 	}
-	switch len(numbers) {
+	switch len(named) {
 	case 0:
 		return "shows no GPU at all", bad
 	case 1:
-		return "shows GPU " + numbers[0] + " alone", bad
+		return "shows GPU " + named[0] + " alone", bad
 	case len(machine.Devices):
 		return "shows every GPU", bad
 	}
-	return fmt.Sprintf("shows GPUs %s alone", strings.Join(numbers, ", ")), bad
+	return fmt.Sprintf("shows GPUs %s alone", strings.Join(named, ", ")), bad
 }
+
+// plainDevices is how many devices of a list's machine are meant by number; the others are those of the identifiers.
+const plainDevices = 64
 
 // machine has enough devices for every number, and those of the identifiers in the list.
 func (m list) machine(value string) gpu.Machine {
 	var machine gpu.Machine
-	for i := range 64 {
+	for i := range plainDevices {
 		machine.Devices = append(machine.Devices, gpu.Device{Index: i, Vendor: m.vendor, UUID: gpu.UUID(fmt.Sprintf("GPU-%016x", i+1))})
 	}
-	next := 63
+	seen := map[string]bool{}
 	for t := range strings.SplitSeq(value, ",") {
-		if t = strings.TrimSpace(t); strings.HasPrefix(t, "GPU-") && next > 32 {
-			machine.Devices[next].UUID = gpu.UUID(t)
-			next--
+		if t = strings.TrimSpace(t); strings.HasPrefix(t, "GPU-") && !seen[t] && len(seen) < 32 {
+			seen[t] = true
+			machine.Devices = append(machine.Devices, gpu.Device{Index: len(machine.Devices), Vendor: m.vendor, UUID: gpu.UUID(t)})
 		}
 	}
 	return machine

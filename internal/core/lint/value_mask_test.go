@@ -79,6 +79,10 @@ func TestFault(t *testing.T) {
 		{"HIP_VISIBLE_DEVICES", "01", codeNoDevice, ""},
 		{"HIP_VISIBLE_DEVICES", "+1", codeNoDevice, ""},
 		{"HIP_VISIBLE_DEVICES", "0,1", "", ""},
+		{"HIP_VISIBLE_DEVICES", "0,GPU-e2286128b30e5456", "", ""},
+		{"HIP_VISIBLE_DEVICES", "0,GPU-E2286128B30E5456", codeNoDevice, "0,GPU-e2286128b30e5456"},
+		{"HIP_VISIBLE_DEVICES", "GPU-e2286128b30e5456, 0", codeSpaces, "GPU-e2286128b30e5456,0"},
+		{"ROCR_VISIBLE_DEVICES", "0b1", "", ""},
 		{"ROCR_VISIBLE_DEVICES", "0, 1", "", ""},
 		{"ROCR_VISIBLE_DEVICES", "0x1", "", ""},
 		{"ROCR_VISIBLE_DEVICES", "GPU-DEADBEEFDEADBEEF", "", ""},
@@ -111,6 +115,22 @@ func TestFault(t *testing.T) {
 				t.Errorf("what is offered, %q, has a fault too: %+v", f.better, again)
 			}
 		})
+	}
+}
+
+// TestShowsByName: a device that a list names by its identifier has no number that anybody knows.
+func TestShowsByName(t *testing.T) {
+	for value, want := range map[string]string{
+		"CUDA_VISIBLE_DEVICES=GPU-27a8d467,nope":                         "shows GPU GPU-27a8d467 alone",
+		"CUDA_VISIBLE_DEVICES=GPU-27a8d467,0":                            "shows GPU GPU-27a8d467 alone",
+		"HIP_VISIBLE_DEVICES=0,GPU-e2286128b30e5456,x":                   "shows GPUs 0, GPU-e2286128b30e5456 alone",
+		"ROCR_VISIBLE_DEVICES=GPU-e2286128b30e5456,GPU-e2286128b30e5456": "shows GPU GPU-e2286128b30e5456 alone",
+	} {
+		name, list, _ := strings.Cut(value, "=")
+		l, _ := listNamed(name)
+		if got, _ := l.shows(list); got != want {
+			t.Errorf("%s: %q, want %q", value, got, want)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ func orderRule() Rule {
 	}
 	r.Look = func(file File) (all []Finding) {
 		eachSet(file, func(s Step) {
-			if s.Name != name || s.Value.Text == "" || s.Value.Text == "PCI_BUS_ID" || s.Value.Text == "FASTEST_FIRST" {
+			if s.Name != name || s.Value.Text == "PCI_BUS_ID" || s.Value.Text == "FASTEST_FIRST" {
 				return
 			}
 			better, word := "", strings.ToUpper(s.Value.Text)

@@ -10,7 +10,7 @@ import (
 // oldDriverReserve estimates the memory that the driver keeps for itself where it does not report that: such drivers
 // count it as used memory.
 func oldDriverReserve(u *unit) gpu.Bytes {
-	if u.mig == nil && u.dev.MemoryReserved != nil {
+	if u.mig == nil && (u.dev.MemoryReserved != nil || u.dev.MainMemory != nil) {
 		return 0
 	}
 	return reserve(u)

@@ -158,8 +158,11 @@ func (q *query) tooSmall(u *unit) *obstacle {
 	case total == nil:
 		return &obstacle{code: "memory", text: "how much memory it has is unknown", remedy: "leave out --mem"}
 	}
-	return &obstacle{code: "memory", text: capacity(u, q.spec.Memory),
-		remedy: fmt.Sprintf("ask for less memory (--mem %s)", typed(*total))}
+	most := total
+	if u.mig == nil && u.dev.MainAvailable != nil { // more is never free
+		most = u.dev.MainAvailable
+	}
+	return &obstacle{code: "memory", text: capacity(u, q.spec.Memory), remedy: fmt.Sprintf("ask for less memory (--mem %s)", typed(*most))}
 }
 
 // tooLarge returns an obstacle when the share, or the memory inside one, exceeds what the device could give if

@@ -179,7 +179,11 @@ func (q *query) spending(b *ledger) []string {
 		out = append(out, where+q.processesText(b.others.ps))
 	}
 	if b.unseen > 0 {
-		out = append(out, fmt.Sprintf("%s used by no visible process", b.unseen))
+		by := "no visible process"
+		if b.main {
+			by = "the rest of this machine"
+		}
+		out = append(out, fmt.Sprintf("%s used by %s", b.unseen, by))
 	}
 	return out
 }
@@ -212,6 +216,8 @@ func (q *query) freeingRemedy(b *ledger, want gpu.Bytes) string {
 	}
 	left := b.left()
 	switch {
+	case len(leases) == 0 && len(b.others.ps) == 0 && b.main:
+		return "wait until programs on this machine use less memory"
 	case len(leases) == 0 && len(b.others.ps) == 0:
 		return "find who uses it (a container, another PID namespace) and end it"
 	case len(leases) == 0:
@@ -248,7 +254,7 @@ func (q *query) noteShared(b *ledger, out *use) {
 	if len(display.ps) > 0 {
 		out.notes = append(out.notes, q.displayText(display))
 	}
-	if b.unseen > unseenWorthANote {
+	if b.unseen > unseenWorthANote && !b.main {
 		out.notes = append(out.notes, fmt.Sprintf("%s are used by no visible process", b.unseen))
 	}
 }

@@ -32,13 +32,18 @@ func reserve(u *unit) gpu.Bytes {
 	return max(512*gpu.MiB, *u.total()/20)
 }
 
-// Promisable is the memory of an unused device that can be given as shares; nil when its total is not known.
+// Promisable is the memory of an unused device that can be given as shares, of the main memory only what is available; nil when its
+// total is not known.
 func Promisable(d *gpu.Device) *gpu.Bytes {
 	u := &unit{dev: d}
-	if u.total() == nil {
+	total := u.total()
+	if total == nil {
 		return nil
 	}
-	return new(max(0, *u.total()-reserve(u)))
+	if d.MainMemory != nil {
+		total = d.MainAvailable
+	}
+	return new(max(0, *total-reserve(u)))
 }
 
 // group is a lease with its sub-leases. Only the outermost lease counts against a device.
@@ -100,6 +105,7 @@ type ledger struct {
 	unseen gpu.Bytes  // used, but by no visible process
 	whole  gpu.Bytes  // memory that can be shared
 	vague  bool       // the memory in use cannot be known
+	main   bool       // it is the main memory: unseen is what the rest of the machine uses
 }
 
 // left is what can still be promised; negative when more is used than can be shared.
@@ -126,7 +132,7 @@ func (q *query) ledger(u *unit, ps []gpu.Process, leases []job.Lease) *ledger {
 	b := &ledger{groups: groups(leases)}
 	used := u.used()
 	if u.mig == nil && u.dev.MainMemory != nil { // with what the rest of the machine uses
-		used = new(*u.dev.MainMemory - *u.dev.MainAvailable)
+		used, b.main = new(*u.dev.MainMemory-*u.dev.MainAvailable), true
 	}
 	if u.total() == nil || used == nil {
 		b.vague = true

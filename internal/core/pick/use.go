@@ -41,7 +41,7 @@ func (q *query) usage(u *unit) use {
 	if out.busy != nil {
 		return out
 	}
-	if u.dev.MainMemory != nil && (q.spec.Memory > 0 || q.spec.Share > 0) {
+	if u.mig == nil && u.dev.MainMemory != nil && (q.spec.Memory > 0 || q.spec.Share > 0) {
 		out.notes = append(out.notes, fmt.Sprintf("its memory is the main memory, in which everything on this machine works: %s of %s are available", *u.dev.MainAvailable, *u.dev.MainMemory))
 	}
 	switch {

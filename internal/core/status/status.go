@@ -80,7 +80,7 @@ type Device struct {
 	MemoryUsed     *gpu.Bytes   `json:"memory_used"`
 	MemoryReserved *gpu.Bytes   `json:"memory_reserved"`
 	MainMemory     *gpu.Bytes   `json:"main_memory,omitempty"`    // of the machine, for a device that has no memory of its own
-	MainAvailable  *gpu.Bytes   `json:"main_available,omitempty"` // of that
+	MainAvailable  *gpu.Bytes   `json:"main_available,omitempty"` // of main_memory, what can be had now without swapping
 	Utilization    *float64     `json:"utilization"`              // 0..1
 	Temperature    *int         `json:"temperature"`              // Celsius
 	Power          *float64     `json:"power"`                    // watts
@@ -91,6 +91,17 @@ type Device struct {
 	Leases         []Lease      `json:"leases"`
 	Processes      []Process    `json:"processes"`
 	MIG            []Device     `json:"mig"` // slices
+}
+
+// InAll is the memory that the device works in, InUse what is used of it, by whom ever; nil where that is not known.
+func (d Device) InAll() *gpu.Bytes { return cmp.Or(d.MainMemory, d.MemoryTotal) }
+
+// InUse is of InAll.
+func (d Device) InUse() *gpu.Bytes {
+	if d.MainMemory != nil && d.MainAvailable != nil {
+		return new(*d.MainMemory - *d.MainAvailable)
+	}
+	return d.MemoryUsed
 }
 
 // XID is one error that the driver reported.

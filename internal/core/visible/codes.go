@@ -51,6 +51,7 @@ const (
 	codeWrapped        = "number-cut"
 	codeOlderDriver    = "older-driver-differs"
 	codeOlderROCm      = "older-rocm-differs"
+	codeBase           = "number-base"
 )
 
 // Codes of notes that callers add: this package reads neither machines nor command lines.
@@ -109,8 +110,7 @@ func Codes() []Note {
 		{codeOtherName, "this version reads another variable"},
 		{codeTwice, "the variable is in the environment twice; the first counts"},
 		{codeUndocumented, "not documented: drivers may differ"},
-		{codeSlurm, "the Slurm job has no GPU variables"},
-		{codeSlurmList, "the GPU list of the Slurm job cannot be applied"},
+		{codeSlurm, "the Slurm job has no GPU variables"}, {codeSlurmList, "the GPU list of the Slurm job cannot be applied"},
 		{codeSlurmRelative, "the numbers of a Slurm job count within the GPUs that it was given"},
 		{codeMPS, "with an MPS server, numbers count within what the server was given"},
 		{codeBeaten, "a variable has no say, because another one wins"},
@@ -122,8 +122,9 @@ func Codes() []Note {
 		{codeOrderTooLong, "CUDA_DEVICE_ORDER is so long that the driver takes it for unset"},
 		{codeShowsAll, "an identifier that names no MIG device makes every GPU visible"},
 		{codeWholeGPU, "what looks like a MIG device is read as a whole GPU"},
-		{codeWrapped, "a number that does not fit 32 bits is cut and means another GPU"},
+		{codeWrapped, "a number that does not fit 32 bits is cut and means another GPU, or none"},
 		{codeOlderDriver, "the driver's version is not known, and drivers before 550 differ"},
+		{codeBase, "a number is read in base 8, 16 or 2"},
 		{codeOlderROCm, "an older ROCm reads the value differently"},
 		{codeTorch, "PyTorch's own reading of the variables differs from that of the runtime below it"},
 		{CodeUnavailable, "no device can be read on this machine, with the reason"},

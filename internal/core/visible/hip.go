@@ -85,6 +85,9 @@ func readWithinROCR(env Env, m gpu.Machine, name string) hipList {
 		l.notes = r.notes
 		return l
 	}
+	if r.list != l.value && r.list != "" {
+		r.add(codeQuotes, "the quotation marks around the whole value are taken off; other programs that read it may not do that")
+	}
 	l.chosen = r.apply()
 	if filtered && len(l.chosen) > 0 && !slices.Equal(l.chosen, l.within[:len(l.chosen)]) {
 		r.add(codeFiltered, "its numbers count within the list of %s, not within the machine", rocrVariable)
@@ -117,7 +120,7 @@ type hipReader struct {
 func (r *hipReader) apply() []*gpu.Device {
 	if r.list == "" {
 		r.add(codeEmpty, "no AMD GPU is visible")
-		r.add(codeOlderROCm, "before ROCm 5.7 an empty value counts as not set; -1 shows no GPU with every version")
+		r.add(codeOlderROCm, "HIP 5.2 takes an empty value for not set; -1 shows no GPU with every version")
 		return nil
 	}
 	tokens := strings.Split(strings.TrimSuffix(r.list, ","), ",")
@@ -139,7 +142,7 @@ func (r *hipReader) apply() []*gpu.Device {
 		}
 	}
 	if byIdentifier {
-		r.add(codeOlderROCm, "before ROCm 6.2 HIP knows no identifiers, and the list ends at the first one")
+		r.add(codeOlderROCm, "HIP 5.7 and older know no identifiers, and the list ends at the first one")
 	}
 	return chosen
 }
@@ -170,9 +173,16 @@ func hipIdentifier(d *gpu.Device) string {
 func (r *hipReader) invalid(tokens []string, i int) {
 	entry, dropped := tokens[i], rest(tokens, i)
 	n := readNumber(entry)
+	lower := strings.ReplaceAll(strings.ToLower(entry), "gpu-", "GPU-")
 	switch {
+	case strings.Contains(entry, "GPU-") && entry != lower && r.index(lower) >= 0:
+		r.add(codeUnknownUUID, "%s matches no AMD GPU, because HIP minds capitals, and ends the list%s; write %s", quoted(entry), dropped, quoted(lower))
 	case strings.Contains(entry, "GPU-"):
 		r.add(codeUnknownUUID, "%s matches no AMD GPU and ends the list%s", quoted(entry), dropped)
+	case rangeLike(entry):
+		r.add(codeRange, "ranges are not understood: %s ends the list%s; write every number, separated by commas", quoted(entry), dropped)
+	case n.ok && plainNumber(entry) && len(entry) > 9:
+		r.add(codeIndex, "%s is too large for a number and ends the list%s", quoted(entry), dropped)
 	case n.ok && strconv.Itoa(n.value) != entry && n.value >= 0:
 		r.add(codeNotNumber, "%s is not written plainly (no blank, sign, leading zero or tail) and ends the list%s", quoted(entry), dropped)
 	case n.ok:
@@ -180,6 +190,14 @@ func (r *hipReader) invalid(tokens []string, i int) {
 	default:
 		r.add(codeNotNumber, "%s is no number and ends the list%s", quoted(entry), dropped)
 	}
+}
+
+func plainNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// rangeLike is two numbers with a hyphen between them.
+func rangeLike(entry string) bool {
+	first, last, found := strings.Cut(entry, "-")
+	return found && plainNumber(first) && plainNumber(last)
 }
 
 // hipMask is the second AMD mask.

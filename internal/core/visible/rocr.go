@@ -78,9 +78,17 @@ func (r *rocrReader) device(tokens []string, i int) *gpu.Device {
 	case strings.HasPrefix(strings.TrimLeft(entry, "+-"), "0B"):
 		r.add(codeUndocumented, "%s ends the list%s where the runtime was built before glibc 2.38, and is read as a binary number where it was built later", quoted(tokens[i]), rest(tokens, i))
 		return nil
+	case rangeLike(entry):
+		r.add(codeRange, "ranges are not understood: %s ends the list%s; write every number, separated by commas", quoted(tokens[i]), rest(tokens, i))
+		return nil
 	default:
 		r.add(codeNotNumber, "%s is no number and ends the list%s", quoted(tokens[i]), rest(tokens, i))
 		return nil
+	}
+	if plain := strings.TrimLeft(entry, "+-"); len(plain) > 1 && plain[0] == '0' {
+		r.add(codeBase, "%s is read as %d: with 0 before it a number has base 8, with 0x base 16", quoted(tokens[i]), n)
+	} else if strings.TrimPrefix(entry, "+") != strconv.Itoa(int(n)) && entry != "-0" {
+		r.add(codeWrapped, "%s is cut to 32 bits and read as %d", quoted(tokens[i]), n)
 	}
 	if n < 0 || int(n) >= len(r.devices) {
 		if n != -1 || rest(tokens, i) != "" {

@@ -46,7 +46,7 @@ const (
 	invalidDevice    = 101
 	systemNotReady   = 802
 	driverMismatch   = 803
-	newerThanDriver  = 804 // CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE; libcuda 535, 550 and 555 give it where the kernel driver is older, and 803 where it is newer
+	newerThanDriver  = 804 // CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE; observed of libcuda 535 to 555: this where the kernel driver is somewhat older, 803 where it is newer
 	functionNotFound = 500 // CUDA_ERROR_NOT_FOUND; call returns it for a function that the library lacks
 )
 

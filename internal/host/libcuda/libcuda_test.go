@@ -137,7 +137,7 @@ func TestReasonsForNoAnswerAreToldApart(t *testing.T) {
 				t.Fatal(err)
 			}
 			return "LD_LIBRARY_PATH=" + compat
-		}, gpu.VersionMismatch, []string{"804"}, "on data center cards only: take that folder out of LD_LIBRARY_PATH"},
+		}, gpu.VersionMismatch, []string{"804"}, "on data center cards only: take that folder out of LD_LIBRARY_PATH (in"},
 		{"unknown code", func(d *fakegpu.Driver) string { d.Fail("cuInit", fakegpu.Any, 4711); return "" },
 			gpu.DriverError, []string{"4711 (CUresult 4711)"}, "dmesg"},
 		{"the count fails", func(d *fakegpu.Driver) string { d.Fail("cuDeviceGetCount", fakegpu.Any, 999); return "" },

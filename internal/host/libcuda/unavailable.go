@@ -55,7 +55,7 @@ func refused(function string, a Answer) *gpu.Unavailable {
 		u.Cause = gpu.VersionMismatch
 		u.Remedy = a.Library + " is newer than the loaded kernel driver: after an update reboot, or load the driver again"
 		if strings.Contains(a.Library, "/compat/") { // where NVIDIA's packages cuda-compat-… put theirs
-			u.Remedy = a.Library + " is for older kernel drivers, but on data center cards only: take that folder out of LD_LIBRARY_PATH, or update the driver"
+			u.Remedy = a.Library + " is for older kernel drivers, but on data center cards only: take that folder out of LD_LIBRARY_PATH (in a container also out of /etc/ld.so.conf.d), or update the driver"
 		}
 	}
 	return u

@@ -28,7 +28,7 @@ func (r *reader) readFaults(what gpu.What) {
 const firstWithFabric = 9
 
 // fabric decodes the mask of what may be wrong with the fabric (NVML_GPU_FABRIC_HEALTH_MASK_*): in two bits 0 is not supported, 1
-// true and 2 false. Whether the fabric has been set up at all is not judged here: doctor looks at its manager.
+// true and 2 false. A recovery that runs is no fault, and a fabric that is not set up yet is not judged: doctor looks at its manager.
 func (r *reader) fabric() []string {
 	const name = "nvmlDeviceGetGpuFabricInfoV"
 	info := fabricInfo{version: fabricInfoV2Version}
@@ -36,13 +36,18 @@ func (r *reader) fabric() []string {
 		return nil
 	}
 	wrong := []string{}
-	for i, word := range []string{"degraded_bandwidth", "route_recovery_in_progress", "route_unhealthy", "access_timeout_recovery"} {
-		if info.mask>>(2*i)&3 == 1 {
-			wrong = append(wrong, word)
+	for _, w := range []struct {
+		word string
+		is   bool
+	}{
+		{"probe_failed", info.status != success},
+		{"degraded_bandwidth", info.mask&3 == 1},
+		{"route_unhealthy", info.mask>>4&3 == 1},
+		{"incorrect_configuration", info.mask>>8&15 >= 2}, // 1 is none
+	} {
+		if w.is {
+			wrong = append(wrong, w.word)
 		}
-	}
-	if info.mask>>8&15 >= 2 { // 1 is none
-		wrong = append(wrong, "incorrect_configuration")
 	}
 	return wrong
 }

@@ -298,14 +298,16 @@ func TestEventNames(t *testing.T) {
 // TestFabric: the driver's mask of what is wrong with the NVLink fabric, of devices that have one.
 func TestFabric(t *testing.T) {
 	for value, want := range map[string][]string{
-		"":       nil,
-		"0 0":    nil, // not supported
-		"2 155":  nil, // not set up yet
-		"3 0":    {},
-		"3 1aa":  {},
-		"3 1a9":  {"degraded_bandwidth"},
-		"3 555":  {"degraded_bandwidth", "route_recovery_in_progress", "route_unhealthy", "access_timeout_recovery", "incorrect_configuration"},
-		"3 fff0": {"incorrect_configuration"},
+		"":        nil,
+		"0 0":     nil, // not supported
+		"2 155":   nil, // not set up yet
+		"3 0":     {},
+		"3 1aa":   {},
+		"3 1a9":   {"degraded_bandwidth"},
+		"3 555":   {"degraded_bandwidth", "route_unhealthy", "incorrect_configuration"},
+		"3 144":   {}, // recoveries
+		"3 fff0":  {"incorrect_configuration"},
+		"3 0 999": {"probe_failed"},
 	} {
 		d := fakegpu.New(t, fakegpu.H100(0).With("fabric", value))
 		m := machine(t, d, gpu.Identity|gpu.Faults)

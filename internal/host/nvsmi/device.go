@@ -163,10 +163,9 @@ func (f *xmlFabric) wrong() []string {
 		word  string
 		wrong bool
 	}{
+		{"probe_failed", !slices.Contains([]string{"", "Success", "N/A"}, strings.TrimSpace(f.Status))},
 		{"degraded_bandwidth", strings.TrimSpace(f.Bandwidth) == "Degraded"},
-		{"route_recovery_in_progress", strings.TrimSpace(f.Recovering) == "True"},
 		{"route_unhealthy", strings.TrimSpace(f.Unhealthy) == "True"},
-		{"access_timeout_recovery", strings.TrimSpace(f.Timeout) == "True"},
 		{"incorrect_configuration", !slices.Contains([]string{"", "None", "N/A"}, strings.TrimSpace(f.Configuration))},
 	} {
 		if w.wrong {

@@ -60,10 +60,9 @@ type xmlGPU struct {
 // xmlFabric is the NVLink fabric, and what may be wrong with it.
 type xmlFabric struct {
 	State         string `xml:"state"`
+	Status        string `xml:"status"`           // of the probe that made the state
 	Bandwidth     string `xml:"health>bandwidth"` // "Full", "Degraded"
-	Recovering    string `xml:"health>route_recovery_in_progress"`
 	Unhealthy     string `xml:"health>route_unhealthy"`
-	Timeout       string `xml:"health>access_timeout_recovery"`
 	Configuration string `xml:"health>incorrect_configuration"` // "None", or what is wrong
 }
 

@@ -187,19 +187,21 @@ func (f FS) MainMemory() (total, available gpu.Bytes, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("cannot read how much memory the machine has: %w", err)
 	}
+	missing := map[string]*gpu.Bytes{"MemTotal": &total, "MemAvailable": &available} // the second since Linux 3.14
 	for line := range strings.Lines(string(text)) {
 		name, rest, _ := strings.Cut(line, ":")
-		into := map[string]*gpu.Bytes{"MemTotal": &total, "MemAvailable": &available}[name]
+		into := missing[name]
 		if into == nil {
 			continue
 		}
+		delete(missing, name)
 		kilobytes, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 40)
 		if err != nil {
 			return 0, 0, fmt.Errorf("cannot read how much memory the machine has: %q in %s", gpu.Clean(strings.TrimSpace(line)), filepath.Join(f.root, "meminfo"))
 		}
 		*into = gpu.Bytes(kilobytes) * gpu.KiB
 	}
-	if total == 0 || available > total {
+	if len(missing) > 0 || total == 0 || available > total {
 		return 0, 0, fmt.Errorf("cannot read how much memory the machine has: %s does not say", filepath.Join(f.root, "meminfo"))
 	}
 	return total, available, nil

@@ -178,7 +178,7 @@ func (p *Program) simulatedMachines(cmd *cobra.Command, sizes []int, jobs []sim.
 	switch {
 	case err != nil:
 		return nil, err
-	case len(first.Devices) == 0 || slices.ContainsFunc(first.Devices, func(d gpu.Device) bool { return d.UsesMIG() || d.MemoryTotal == nil }):
+	case len(first.Devices) == 0 || slices.ContainsFunc(first.Devices, func(d gpu.Device) bool { return d.UsesMIG() || d.MemoryTotal == nil && d.MainMemory == nil }):
 		return nil, usagef("cannot simulate this machine: it needs whole GPUs with a known memory, such as --machine demo:8xH100")
 	}
 	switch {
@@ -188,7 +188,8 @@ func (p *Program) simulatedMachines(cmd *cobra.Command, sizes []int, jobs []sim.
 	default:
 		whole := simulate.Sized(first, len(first.Devices))
 		for i := range whole.Devices {
-			whole.Devices[i].Name, whole.Devices[i].MemoryTotal, whole.Devices[i].MemoryReserved = first.Devices[i].Name, first.Devices[i].MemoryTotal, first.Devices[i].MemoryReserved
+			to, from := &whole.Devices[i], first.Devices[i]
+			to.Name, to.MemoryTotal, to.MemoryReserved, to.MainMemory, to.MainAvailable = from.Name, from.MemoryTotal, from.MemoryReserved, from.MainMemory, from.MainAvailable
 		}
 		return []gpu.Machine{whole}, nil
 	}

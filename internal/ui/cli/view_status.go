@@ -248,13 +248,11 @@ func percent(share *float64) string {
 }
 
 func memoryShare(d *status.Device) *float64 {
-	if d.MainMemory != nil && *d.MainMemory > 0 {
-		return new(1 - float64(*d.MainAvailable)/float64(*d.MainMemory))
-	}
-	if d.MemoryTotal == nil || d.MemoryUsed == nil || *d.MemoryTotal <= 0 {
+	used, all := d.InUse(), d.InAll()
+	if all == nil || used == nil || *all <= 0 {
 		return nil
 	}
-	return new(float64(*d.MemoryUsed) / float64(*d.MemoryTotal))
+	return new(float64(*used) / float64(*all))
 }
 
 // memory writes "51.2/80.0 GiB".
@@ -265,13 +263,11 @@ func memory(d *status.Device) string {
 		}
 		return fmt.Sprintf("%.1f", float64(*b)/float64(gpu.GiB))
 	}
-	if d.MainMemory != nil {
-		return gib(new(*d.MainMemory-*d.MainAvailable)) + "/" + gib(d.MainMemory) + " GiB"
-	}
-	if d.MemoryTotal == nil && d.MemoryUsed == nil {
+	used, all := d.InUse(), d.InAll()
+	if all == nil && used == nil {
 		return "-"
 	}
-	return gib(d.MemoryUsed) + "/" + gib(d.MemoryTotal) + " GiB"
+	return gib(used) + "/" + gib(all) + " GiB"
 }
 
 func temperature(d *status.Device) string {

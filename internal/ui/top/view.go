@@ -131,11 +131,8 @@ func (m model) device(d *status.Device) []string {
 	if d.Utilization != nil {
 		load = fmt.Sprintf("%3.0f %%", 100**d.Utilization)
 	}
-	if d.MemoryUsed != nil && d.MemoryTotal != nil {
-		memory = fmt.Sprintf("%s/%s", short(*d.MemoryUsed), short(*d.MemoryTotal))
-	}
-	if d.MainMemory != nil {
-		memory = fmt.Sprintf("%s/%s", short(*d.MainMemory-*d.MainAvailable), short(*d.MainMemory))
+	if used, all := d.InUse(), d.InAll(); used != nil && all != nil {
+		memory = fmt.Sprintf("%s/%s", short(*used), short(*all))
 	}
 	name := fmt.Sprintf("%2d ", d.Index)
 	if !narrow {

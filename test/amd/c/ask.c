@@ -1,10 +1,11 @@
 // ask RUNTIME answers a list of questions with AMD's libraries: RUNTIME is hsa, hip or opencl, and each line has
 // ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES and GPU_DEVICE_ORDINAL, "-" for one that is not set, else "="
 // and the value with %XX for what could be taken for a separator. It prints the library's code, or "ended" where it ended the
-// program, and for each device the PCI bus and the memory (MiB), which tells apart partitions. Each question has
+// program (SIGABRT), and for each device the PCI bus and the memory (MiB), which tells apart partitions. Each question has
 // a process of its own, as the variables are read once.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,8 +162,10 @@ int main(int count, char **arguments)
         int status;
         if (child < 0 || waitpid(child, &status, 0) != child)
             return 1;
-        if (status != 0)
+        if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT)
             printf("ended\n"); // what it had printed was in its own buffer
+        else if (status != 0)
+            printf("status %x\n", status);
     }
     return 0;
 }

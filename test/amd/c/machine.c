@@ -30,7 +30,7 @@ static bool read_number(const char *text, unsigned base, uint64_t *number)
 
 void forget_machine(void) { gpu_count = 0; }
 
-// read_line reads "key value"; "gpu" begins another GPU. Keys that only the files of /sys need are for root.go.
+// read_line reads "key value"; "gpu" begins another GPU. Keys that only the files of /sys need are for sys.go.
 void read_line(char *line)
 {
     char *value = line;

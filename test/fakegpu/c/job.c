@@ -148,7 +148,9 @@ static void leave_child(const struct options *o)
         for (int fd = 0; fd < 3; fd++)
             dup2(null, fd);
         for (int fd = 3; fd < (int)sysconf(_SC_OPEN_MAX) && fd < 65536; fd++)
-            close(fd);
+            if (fd != closed[1])
+                close(fd);
+        close(closed[1]); // the last one: the parent ends now
     }
     stay(o->child_seconds);
 }

@@ -460,19 +460,20 @@ nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type
     return clock_of(device, type, "_max", clock);
 }
 
-// The file `fabric` holds: state, mask of what is wrong.
+// The file `fabric` holds: state, mask of what is wrong, and the status of the probe, 0 if it has none.
 nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfoV_t *info)
 {
     char value[TEXT];
-    unsigned int state, mask;
+    unsigned int state, mask, status = 0;
     TRY(enter_whole(__func__, device));
     if (info == NULL)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (info->version != nvmlGpuFabricInfo_v2)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     TRY(text(device, "fabric", value));
-    if (sscanf(value, "%u %x", &state, &mask) != 2)
+    if (sscanf(value, "%u %x %u", &state, &mask, &status) < 2)
         return NVML_ERROR_UNKNOWN;
+    info->status = (nvmlReturn_t)status;
     info->state = (nvmlGpuFabricState_t)state;
     info->healthMask = mask;
     return NVML_SUCCESS;

@@ -1,6 +1,6 @@
-// The calls of libc through which a library reaches the kernel. Device files of the machine open as empty files, which are known
-// again by their number: those of the machine's folder, so that others see who has them open, or in memory. What is read of /proc
-// and /sys comes from the machine's folder. Where a library would make
+// The calls of libc through which a library reaches the kernel. A device file of the machine is an empty file in the machine's
+// folder, so that others see who has it open, or one in memory; it is known again by its number. What is read of /proc and /sys
+// comes from that folder too. Where a library would make
 // or change device files, nothing happens.
 #define _GNU_SOURCE
 #include "preload.h"
@@ -46,9 +46,22 @@ static const char *in_machine(const char *path, char moved[PATH_SIZE])
     return path;
 }
 
-static int open_device(const char *path, struct node node, int flags)
+// look finds out which device file a path is, and whether it may be opened, while the machine stays as it is.
+static struct node look(const char *path, int *refused)
 {
-    errno = refusal(node);
+    struct node node = none;
+    if (path == NULL)
+        return node;
+    refresh();
+    node = node_at(path);
+    *refused = node.kind == NO_DEVICE ? 0 : refusal(node);
+    settle();
+    return node;
+}
+
+static int open_device(const char *path, struct node node, int refused, int flags)
+{
+    errno = refused;
     if (errno != 0) {
         say("open %s: error %d\n", path, errno);
         return -1;
@@ -62,14 +75,13 @@ static int open_device(const char *path, struct node node, int flags)
     return remember(file, node);
 }
 
-static struct node node_of(const char *path) { return path == NULL ? none : node_at(path); }
-
 static int open_path(int folder, const char *path, int flags, mode_t mode)
 {
     char moved[PATH_SIZE];
-    struct node node = node_of(path);
+    int refused = 0;
+    struct node node = look(path, &refused);
     if (node.kind != NO_DEVICE)
-        return open_device(path, node, flags);
+        return open_device(path, node, refused, flags);
     return remember((int)syscall(SYS_openat, folder, in_machine(path, moved), flags, mode), none);
 }
 
@@ -129,7 +141,8 @@ ssize_t readlink(const char *path, char *target, size_t size)
 int access(const char *path, int mode)
 {
     char moved[PATH_SIZE];
-    struct node node = node_of(path);
+    int refused = 0;
+    struct node node = look(path, &refused);
     if (node.kind == NO_DEVICE)
         return REAL(access)(in_machine(path, moved), mode);
     errno = node.kind == ABSENT ? ENOENT : 0;
@@ -164,10 +177,11 @@ static void fill(struct node node, struct stat *to)
 // stat_device fills in what a device file looks like: 1 done, 0 it is none, -1 it is absent.
 static int stat_device(const char *path, struct stat *to)
 {
-    struct node node = node_of(path);
+    int refused = 0;
+    struct node node = look(path, &refused);
     if (node.kind == NO_DEVICE)
         return 0;
-    if (refusal(node) == ENOENT) {
+    if (refused == ENOENT) {
         errno = ENOENT;
         return -1;
     }
@@ -216,7 +230,11 @@ int __fxstat(int version, int file, struct stat *to)
 }
 
 // What would make, change or remove device files: as root the libraries do.
-static bool of_devices(const char *path) { return node_of(path).kind != NO_DEVICE || (path != NULL && strncmp(path, "/dev/char/", 10) == 0); }
+static bool of_devices(const char *path)
+{
+    int refused = 0;
+    return look(path, &refused).kind != NO_DEVICE || (path != NULL && strncmp(path, "/dev/char/", 10) == 0);
+}
 int mknod(const char *path, mode_t mode, dev_t device) { return of_devices(path) ? 0 : REAL(mknod)(path, mode, device); }
 int __xmknod(int version, const char *path, mode_t mode, dev_t *device)
 {

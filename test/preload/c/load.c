@@ -59,8 +59,9 @@ void refresh(void)
 {
     struct stat now;
     pthread_rwlock_rdlock(&lock);
-    if (machine == NULL || syscall(SYS_newfstatat, AT_FDCWD, machine, &now, 0) != 0 || now.st_ino == read_as.st_ino)
-        return;
+    if (machine == NULL || syscall(SYS_newfstatat, AT_FDCWD, machine, &now, 0) != 0 ||
+        (now.st_ino == read_as.st_ino && now.st_size == read_as.st_size && now.st_mtim.tv_sec == read_as.st_mtim.tv_sec && now.st_mtim.tv_nsec == read_as.st_mtim.tv_nsec))
+        return; // a number of a file comes back when it is removed
     pthread_rwlock_unlock(&lock);
     pthread_rwlock_wrlock(&lock);
     forget_machine();
