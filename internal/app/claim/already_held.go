@@ -125,6 +125,16 @@ func (q *request) hidden() (map[gpu.UUID]string, []visible.Note) {
 	return hidden, notes
 }
 
+// explainMask says in a refusal because of a mask what is wrong with that, before any way around it.
+func explainMask(r *job.Refusal, notes []visible.Note) {
+	if r == nil || !slices.ContainsFunc(r.Reasons, func(reason job.Reason) bool { return reason.Code == "hidden" }) {
+		return
+	}
+	if i := slices.IndexFunc(notes, visible.Note.Misread); i >= 0 {
+		r.Remedy = fmt.Sprintf("correct %s (gpuard explain shows how it is read), or %s", notes[i].Text, r.Remedy)
+	}
+}
+
 // dropMaskAdvice removes the advice to ignore a mask from a refusal for a running process, which cannot.
 func (q *request) dropMaskAdvice(r *job.Refusal) {
 	if r == nil || !q.subject.Running || q.spec.Any {

@@ -366,6 +366,7 @@ func (q *request) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job.
 		}
 	}
 	plan, refusal := pick.Place(spec, q.machine, held, in)
+	explainMask(refusal, notes)
 	q.dropMaskAdvice(refusal)
 	if q.machine.Source == "nvidia-smi" { // why, and that it is slow
 		plan.Notes = append(plan.Notes, q.machine.Problems...)

@@ -175,7 +175,7 @@ func maskList() Check {
 			switch {
 			case n.Widens():
 				found = append(found, Finding{page.Code, Error, n.Text, "programs see GPUs that the value does not name, other people's too", do})
-			case slices.Contains(misread(), n.Code):
+			case n.Misread():
 				found = append(found, Finding{page.Code, Warning, n.Text, "programs see other devices than the value suggests", do})
 			}
 		}
@@ -184,15 +184,6 @@ func maskList() Check {
 		}
 		return found
 	}}
-}
-
-// misread lists the codes of visible's notes on lists that are not read as they were meant.
-func misread() []string {
-	return []string{
-		"invalid-index", "not-a-number", "unknown-uuid", "ambiguous-uuid", "mixed-forms", "duplicate", "junk-ignored", "range", "separator",
-		"container-word", "quotes", "entry-skipped", "tile-ignored", "selector-invalid", "program-fails", "variable-twice", "slurm-list",
-		"number-cut", "number-base", "mig-reads-whole-gpu", "older-driver-differs", "undocumented",
-	}
 }
 
 // plainMask is the variable that a note begins with, if that takes a list.

@@ -37,7 +37,7 @@ func (q *query) unseen(u *unit) *obstacle {
 	if !hidden || q.spec.Any {
 		return nil
 	}
-	return &obstacle{code: "hidden", text: why, remedy: "add --any to look past " + strings.TrimSuffix(why, " hides it")}
+	return &obstacle{code: "hidden", text: why, remedy: lookPast + strings.TrimSuffix(why, " hides it")}
 }
 
 func (q *query) unwanted(u *unit) *obstacle {

@@ -231,15 +231,23 @@ func (q *query) remedies(v job.Verdict) []string {
 
 // unhideRemedies says how to reach the devices that a mask or a lease hides, since they might serve.
 func (q *query) unhideRemedies() []string {
-	var out []string
+	var out, masks []string
 	for _, u := range q.units {
-		if u.reason.Code == "hidden" {
+		if mask, past := strings.CutPrefix(u.reason.Remedy, lookPast); u.reason.Code == "hidden" && past {
+			masks = append(masks, mask)
+		} else if u.reason.Code == "hidden" {
 			out = append(out, u.reason.Remedy)
 		}
+	}
+	if len(masks) > 0 {
+		out = append(out, lookPast+listed(unique(masks), "and"))
 	}
 	out = unique(out)
 	return out[:min(maxNamed, len(out))]
 }
+
+// lookPast begins the remedy of a device that a mask hides.
+const lookPast = "add --any to look past "
 
 func (q *query) neverSummary() string {
 	all := len(q.m.Devices)

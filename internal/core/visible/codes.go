@@ -78,6 +78,14 @@ func (n Note) Doubtful() bool {
 // Widens reports whether the value of CUDA_VISIBLE_DEVICES shows more devices than it names: other people's, too.
 func (n Note) Widens() bool { return n.Code == codeTooLong || n.Code == codeShowsAll }
 
+// Misread reports whether a list is not read as it was meant.
+func (n Note) Misread() bool {
+	return n.Widens() || slices.Contains([]string{
+		codeIndex, codeNotNumber, codeUnknownUUID, codeAmbiguous, codeMixed, codeDuplicate, codeJunk, codeRange, codeSeparator, codeWord, codeQuotes, codeSkipped, codeTile,
+		codeSelector, codeProgramEnds, codeTwice, codeSlurmList, codeWrapped, codeBase, codeWholeGPU, codeOlderDriver, codeUndocumented,
+	}, n.Code)
+}
+
 // Codes lists every note code with its meaning, in a fixed order.
 func Codes() []Note {
 	return []Note{
