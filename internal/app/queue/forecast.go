@@ -10,7 +10,7 @@ import (
 )
 
 // Forecast says of each job that waits for devices when it may start: after the requests of others that are in the
-// line, and as far as estimates say. A lease without a known end is taken to last as long again as it has lasted. s is
+// line, and as far as estimates say. A lease without a known or estimated end is taken to last as long again as it has lasted. s is
 // of the machine that --machine names.
 func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine string) {
 	now := s.Now
@@ -78,6 +78,8 @@ func freeAt(d *status.Device, now time.Time) int64 {
 		switch {
 		case l.Until != nil:
 			last = later(last, *l.Until)
+		case l.Since != nil && l.Asked > now.Sub(*l.Since):
+			last = later(last, l.Since.Add(l.Asked))
 		case l.Since != nil:
 			last = later(last, now.Add(now.Sub(*l.Since)))
 		default:

@@ -136,6 +136,7 @@ type Lease struct {
 	Here       bool       `json:"here"`                // the caller is inside it
 	Unhealthy  string     `json:"unhealthy,omitempty"` // why its service, one of the caller's, is unhealthy
 
+	Asked    time.Duration  `json:"-"` // the time that was asked for it, an estimate; 0 none
 	Computed *time.Duration `json:"-"` // processor time of its processes that live; nil unknown, as while its devices are in use
 }
 
@@ -348,7 +349,7 @@ func leaseOf(l job.Lease, now time.Time) Lease {
 	out := Lease{
 		ID: l.ID, User: gpu.Clean(l.User), Command: gpu.Clean(l.Command), PID: l.PID, Since: known(l.Since), Until: until(l), Parent: l.Parent,
 		Share: l.Share, Quota: l.Quota, Ended: l.Ended, HeldBy: []Keeper{}, Unreadable: l.Unreadable,
-		KeptUntil: known(l.Awaited(now)),
+		KeptUntil: known(l.Awaited(now)), Asked: l.Time,
 	}
 	for _, b := range l.HeldBy {
 		out.HeldBy = append(out.HeldBy, Keeper{b.PID, gpu.Brief(b.Command), b.Stopped})

@@ -165,8 +165,11 @@ func startText(expected *time.Time, now time.Time) string {
 		return ""
 	}
 	left := expected.Sub(now)
-	if left < time.Minute {
+	switch {
+	case left <= 0:
 		return ", may start now"
+	case left < time.Minute:
+		return ", in less than a minute"
 	}
 	return ", in about " + age(left)
 }
