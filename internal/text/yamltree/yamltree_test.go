@@ -204,3 +204,15 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestForbiddenBytes: YAML is UTF-8 without a byte 0; the line is named.
+func TestForbiddenBytes(t *testing.T) {
+	for src, line := range map[string]int{"a: b\nc: \x96\n": 2, "a: \x00\n": 1, "a: b\n\n# \xe4\n": 3} {
+		if _, err := Parse([]byte(src)); err == nil || err.Error() != fmt.Sprintf("cannot read the file as YAML: line %d is not UTF-8, or has a byte 0", line) {
+			t.Errorf("%q: %v", src, err)
+		}
+	}
+	if docs, err := Parse([]byte("a: ä\n")); err != nil || len(docs) != 1 {
+		t.Errorf("%v, %v", docs, err)
+	}
+}
