@@ -97,9 +97,9 @@ func probes() []probe {
 		{"gpu", driver, rare},
 		{"no nvidia libraries", withoutLibraries, rare},
 		{"traces", func() error { return file(filepath.Join(traces(), "philly_11cb48.csv.gz"))() }, rare},
-		{"captures", func() error { return file(captures())() }, rare},
-		{"nvidia", fetched("nvidia", "libcuda.so.1"), rare},
-		{"amd", fetched("amd", "libhsa-runtime64.so.1"), rare},
+		{"captures", func() error { return file(capturesFolder())() }, rare},
+		{"nvidia", findLibrary("nvidia", "libcuda.so.1"), rare},
+		{"amd", findLibrary("amd", "libhsa-runtime64.so.1"), rare},
 	}
 }
 
@@ -177,10 +177,10 @@ func Traces(t testing.TB) string {
 func Captures(t testing.TB) string {
 	t.Helper()
 	Need(t, "captures")
-	return captures()
+	return capturesFolder()
 }
 
-func captures() string { return folder("GPUARD_CAPTURES", "../shared/captures") }
+func capturesFolder() string { return folder("GPUARD_CAPTURES", "../shared/captures") }
 
 func traces() string { return folder("GPUARD_TRACES", "../shared/traces") }
 
@@ -189,18 +189,18 @@ func traces() string { return folder("GPUARD_TRACES", "../shared/traces") }
 func Libraries(t testing.TB, vendor string) string {
 	t.Helper()
 	Need(t, vendor)
-	return libraries(vendor)
+	return librariesFolder(vendor)
 }
 
-func libraries(vendor string) string {
+func librariesFolder(vendor string) string {
 	return folder("GPUARD_"+strings.ToUpper(vendor), ".cache/"+vendor)
 }
 
-// fetched: there is a version of the vendor's libraries.
-func fetched(vendor, library string) func() error {
+// findLibrary fails where no version of the vendor's libraries is there.
+func findLibrary(vendor, library string) func() error {
 	return func() error {
-		if found, _ := filepath.Glob(filepath.Join(libraries(vendor), "*", library)); len(found) == 0 {
-			return fmt.Errorf("there is no %s/VERSION/%s; make %s fetches it", libraries(vendor), library, vendor)
+		if found, _ := filepath.Glob(filepath.Join(librariesFolder(vendor), "*", library)); len(found) == 0 {
+			return fmt.Errorf("there is no %s/VERSION/%s; make %s fetches it", librariesFolder(vendor), library, vendor)
 		}
 		return nil
 	}

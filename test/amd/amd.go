@@ -1,5 +1,5 @@
-// Package amd runs AMD's own libraries over invented GPUs, as package nvidia does NVIDIA's: a preloaded library (c/) stands in
-// for the kernel's drivers, amdgpu and KFD, and libhsa-runtime64, libamdhip64 and OpenCL are those of Debian and Ubuntu, unchanged.
+// Package amd runs AMD's own libraries over invented GPUs. A preloaded library (c/) answers in place of the kernel's drivers, amdgpu
+// and KFD; libhsa-runtime64, libamdhip64 and OpenCL are those of Debian and Ubuntu, unchanged. Package nvidia does the same.
 // README.md says what they can be asked. It knows no rule of gpuard's variables; the machine is read with gpuard's own reader.
 package amd
 

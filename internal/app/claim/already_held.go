@@ -127,10 +127,17 @@ func (q *request) hidden() (map[gpu.UUID]string, []visible.Note) {
 
 // explainMask says in a refusal because of a mask what is wrong with that, before any way around it.
 func explainMask(r *job.Refusal, notes []visible.Note) {
-	if r == nil || !slices.ContainsFunc(r.Reasons, func(reason job.Reason) bool { return reason.Code == "hidden" }) {
+	if r == nil {
 		return
 	}
-	if i := slices.IndexFunc(notes, visible.Note.Misread); i >= 0 {
+	hides := func(n visible.Note) bool {
+		name, _, _ := strings.Cut(n.Text, "=")
+		return slices.ContainsFunc(r.Reasons, func(reason job.Reason) bool {
+			return reason.Code == "hidden" && strings.HasPrefix(reason.Text, name+"=")
+		})
+	}
+	i := slices.IndexFunc(notes, func(n visible.Note) bool { return n.Misread() && hides(n) })
+	if i >= 0 {
 		r.Remedy = fmt.Sprintf("correct %s (gpuard explain shows how it is read), or %s", notes[i].Text, r.Remedy)
 	}
 }

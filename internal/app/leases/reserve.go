@@ -132,7 +132,8 @@ func wakeSleeper(host *machine.Host, l job.Lease) {
 // busy machine.
 func argumentsOf(processes proc.FS, l job.Lease) (line string) {
 	for pause := time.Millisecond; pause < 2*time.Second && processes.Alive(l.PID, l.Start); pause *= 2 {
-		if line = processes.Describe(l.PID).Command; !strings.HasPrefix(line, "[") {
+		line = processes.Describe(l.PID).Command
+		if !strings.HasPrefix(line, "[") {
 			return line
 		}
 		time.Sleep(pause)

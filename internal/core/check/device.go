@@ -125,7 +125,7 @@ Look at the links (` + "`nvidia-smi nvlink --status`" + `) and at the log of the
 		}
 		seen := fmt.Sprintf("%s: NVLink fabric: %s", l.name(), strings.ReplaceAll(strings.Join(l.Fabric, ", "), "_", " "))
 		do := fmt.Sprintf("look at its links and at the fabric manager: nvidia-smi nvlink --status -i %s; journalctl -u nvidia-fabricmanager", handle(l.Device))
-		return []Finding{{code, Warning, seen, "Jobs on several GPUs are slow or fail; gpuard gives it to nobody.", do}}
+		return []Finding{{code, Warning, seen, "Jobs on several GPUs are slow or fail. gpuard does not give this GPU to anybody.", do}}
 	})}
 }
 

@@ -60,8 +60,8 @@ type Device struct {
 	MemoryTotal    *Bytes
 	MemoryUsed     *Bytes   // by processes; without the driver's own reserve where Reserved is known
 	MemoryReserved *Bytes   // by the driver and firmware
-	MainMemory     *Bytes   // the whole memory of the machine, of a device that works in it and has none of its own: then the three above are nil
-	MainAvailable  *Bytes   // of that, to whoever asks for it now without swapping (proc_meminfo(5)); how much the device uses nobody can say
+	MainMemory     *Bytes   // the machine's memory, of a device that has none of its own: the three above are nil then
+	MainAvailable  *Bytes   // the part of MainMemory that a program can have now without swapping (proc_meminfo(5))
 	Utilization    *float64 // 0..1
 	Temperature    *int     // Celsius
 	TempSlowdown   *int     // Celsius at which the driver starts to slow the device down

@@ -8,8 +8,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// TestMainMemory: of the main memory only what is available can be had, shares leave a part of that to the machine, and nobody is told
-// to look for processes on the GPU that have it.
+// TestMainMemory: a job gets at most what is available of the main memory, and shares leave a part of that to the machine. No refusal
+// tells people to end the processes that use the rest.
 func TestMainMemory(t *testing.T) {
 	m, err := gpu.Invent("demo:1xGB10")
 	if err != nil {

@@ -132,7 +132,7 @@ func Codes() []Note {
 		{codeWholeGPU, "what looks like a MIG device is read as a whole GPU"},
 		{codeWrapped, "a number that does not fit 32 bits is cut and means another GPU, or none"},
 		{codeOlderDriver, "the driver's version is not known, and drivers before 550 differ"},
-		{codeBase, "a number is read in base 8, 16 or 2"},
+		{codeBase, "a number is read in base 8"},
 		{codeOlderROCm, "an older ROCm reads the value differently"},
 		{codeTorch, "PyTorch's own reading of the variables differs from that of the runtime below it"},
 		{CodeUnavailable, "no device can be read on this machine, with the reason"},

@@ -85,9 +85,6 @@ func readWithinROCR(env Env, m gpu.Machine, name string) hipList {
 		l.notes = r.notes
 		return l
 	}
-	if r.list != l.value && r.list != "" {
-		r.add(codeQuotes, "the quotation marks around the whole value are taken off; other programs that read it may not do that")
-	}
 	l.chosen = r.apply()
 	if filtered && len(l.chosen) > 0 && !slices.Equal(l.chosen, l.within[:len(l.chosen)]) {
 		r.add(codeFiltered, "its numbers count within the list of %s, not within the machine", rocrVariable)

@@ -85,10 +85,13 @@ func (r *rocrReader) device(tokens []string, i int) *gpu.Device {
 		r.add(codeNotNumber, "%s is no number and ends the list%s", quoted(tokens[i]), rest(tokens, i))
 		return nil
 	}
-	if plain := strings.TrimLeft(entry, "+-"); len(plain) > 1 && plain[0] == '0' {
-		r.add(codeBase, "%s is read as %d: with 0 before it a number has base 8, with 0x base 16", quoted(tokens[i]), n)
-	} else if strings.TrimPrefix(entry, "+") != strconv.Itoa(int(n)) && entry != "-0" {
+	decimal, err := strconv.ParseInt(entry, 10, 64)
+	exact, large := strconv.ParseInt(entry, 0, 64)
+	switch {
+	case large != nil, exact != int64(n):
 		r.add(codeWrapped, "%s is cut to 32 bits and read as %d", quoted(tokens[i]), n)
+	case err == nil && decimal != exact:
+		r.add(codeBase, "%s is read as %d: with 0 before it a number has base 8", quoted(tokens[i]), n)
 	}
 	if n < 0 || int(n) >= len(r.devices) {
 		if n != -1 || rest(tokens, i) != "" {

@@ -17,7 +17,7 @@ func (r *reader) readFaults(what gpu.What) {
 	}
 	d.RecoveryAction = r.recoveryAction()
 	if d.Compute != nil && d.Compute.Major >= firstWithFabric {
-		d.Fabric = r.fabric()
+		d.Fabric = r.readFabric()
 	}
 	if mode := r.number("nvmlDeviceGetComputeMode"); mode != nil {
 		d.ComputeMode = enumName([]string{"default", "exclusive_thread", "prohibited", "exclusive_process"}, *mode)
@@ -27,9 +27,9 @@ func (r *reader) readFaults(what gpu.What) {
 // firstWithFabric is the compute capability from which on the driver tells the health of the NVLink fabric: Hopper.
 const firstWithFabric = 9
 
-// fabric decodes the mask of what may be wrong with the fabric (NVML_GPU_FABRIC_HEALTH_MASK_*): in two bits 0 is not supported, 1
+// readFabric decodes the mask of what may be wrong with the fabric (NVML_GPU_FABRIC_HEALTH_MASK_*): in two bits 0 is not supported, 1
 // true and 2 false. A recovery that runs is no fault, and a fabric that is not set up yet is not judged: doctor looks at its manager.
-func (r *reader) fabric() []string {
+func (r *reader) readFabric() []string {
 	const name = "nvmlDeviceGetGpuFabricInfoV"
 	info := fabricInfo{version: fabricInfoV2Version}
 	if r.gone() || !r.ok(name, r.lib.call(name, r.handle, uintptr(unsafe.Pointer(&info)))) || info.state != fabricCompleted {

@@ -33,7 +33,7 @@ func (g *xmlGPU) device() gpu.Device {
 		RemappedRows:   g.Remapped.rows(),
 		RetiredPages:   g.Retired.pages(),
 		RecoveryAction: g.recovery(),
-		Fabric:         g.Fabric.wrong(),
+		Fabric:         g.Fabric.listFaults(),
 		Persistence:    choice(g.Persistence, "Enabled", "Disabled"),
 		DisplayActive:  choice(g.Display, "Enabled", "Disabled"),
 		ComputeMode:    computeMode(g.ComputeMode),
@@ -153,8 +153,8 @@ func (g *xmlGPU) recovery() string {
 	return ""
 }
 
-// wrong lists what is wrong with the fabric, in the words of the NVML reader; nil where the driver does not say.
-func (f *xmlFabric) wrong() []string {
+// listFaults lists what is wrong with the fabric, in the words of the NVML reader; nil where the driver does not say.
+func (f *xmlFabric) listFaults() []string {
 	if strings.TrimSpace(f.State) != "Completed" {
 		return nil
 	}

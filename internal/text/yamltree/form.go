@@ -76,7 +76,7 @@ func (f *Form) Root(data []byte, such string) *Node {
 	case len(data) > Longest:
 		f.Wrong(top, "the file is longer than %d KiB", Longest>>10)
 		return nil
-	case !utf8.Valid(data) || bytes.Contains(data, []byte{0}):
+	case !isText(data):
 		f.Wrong(unprintable(data), "this is not text in UTF-8; write the file anew in that, without marks of other encodings")
 		return nil
 	}
@@ -120,6 +120,9 @@ func (f *Form) refuseZero(n *Node, seen map[*Node]bool) (found bool) {
 	}
 	return found
 }
+
+// isText reports whether YAML may consist of these bytes.
+func isText(data []byte) bool { return utf8.Valid(data) && !bytes.Contains(data, []byte{0}) }
 
 // unprintable is the place of the first byte that is not UTF-8 text.
 func unprintable(data []byte) source.Place {

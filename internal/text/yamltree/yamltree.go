@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
@@ -51,18 +50,6 @@ type Pair struct {
 // deepest is how many levels a file may nest: far above any file that people write, far below what exhausts the stack.
 const deepest = 200
 
-// firstForbidden is the place of the first byte that is not UTF-8, or is 0; -1 where there is none.
-func firstForbidden(src []byte) int {
-	for at := 0; at < len(src); {
-		r, width := utf8.DecodeRune(src[at:])
-		if r == utf8.RuneError && width == 1 || r == 0 {
-			return at
-		}
-		at += width
-	}
-	return -1
-}
-
 // Parse returns the documents of a file. A file that is not YAML is an error that begins with "cannot read".
 func Parse(src []byte) (docs []*Node, err error) {
 	defer func() {
@@ -74,8 +61,9 @@ func Parse(src []byte) (docs []*Node, err error) {
 	if bytes.HasPrefix(src, []byte("\xef\xbb\xbf")) {
 		bom = 3
 	}
-	if at := firstForbidden(src); at >= 0 { // the library takes such bytes for others, and places after them are wrong
-		return nil, fmt.Errorf("cannot read the file as YAML: line %d is not UTF-8, or has a byte 0", 1+bytes.Count(src[:at], []byte("\n")))
+	// The library takes such bytes for others, and places after them would be wrong.
+	if !isText(src) {
+		return nil, fmt.Errorf("cannot read the file as YAML: line %d is not UTF-8, or has a byte 0", unprintable(src).Line)
 	}
 	if nests(src) {
 		return nil, fmt.Errorf("cannot read the file as YAML: it nests deeper than %d levels", deepest)
