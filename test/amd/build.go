@@ -11,10 +11,7 @@ import (
 func build(t testing.TB) string {
 	t.Helper()
 	return compile.Once(t, "", func(work string) {
-		cc := func(args ...string) {
-			compile.Run(t, work, "cc", append([]string{"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"}, args...)...)
-		}
-		cc("-shared", "-fPIC", "-o", "driver.so", "c/load.c", "c/files.c", "c/machine.c", "c/kfd.c", "c/render.c")
-		cc("-o", "ask", "c/ask.c")
+		compile.C(t, work, "-shared", "-fPIC", "-o", "driver.so", "c/load.c", "c/files.c", "c/machine.c", "c/kfd.c", "c/render.c")
+		compile.C(t, work, "-o", "ask", "c/ask.c")
 	}, sources, preload.Sources)
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"gpuard/test/preload"
 )
 
 // card is one line after another of a machine's file; "gpu" begins one.
@@ -68,14 +70,7 @@ func parse(t testing.TB, text string) (cards []card) {
 
 func (l *Lab) write(path, text string) {
 	l.t.Helper()
-	path = filepath.Join(l.root, path)
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = os.WriteFile(path, []byte(text), 0o644)
-	}
-	if err != nil {
-		l.t.Fatalf("cannot make the invented machine: %v", err)
-	}
+	preload.WriteFile(l.t, l.root, path, text)
 }
 
 func (l *Lab) link(path, target string) {

@@ -46,6 +46,12 @@ func Once(t testing.TB, variant string, build func(work string), sources ...fs.F
 	return dir
 }
 
+// C calls the C compiler in a folder, with flags under which a warning is an error.
+func C(t testing.TB, dir string, args ...string) {
+	t.Helper()
+	Run(t, dir, "cc", append([]string{"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"}, args...)...)
+}
+
 // Run runs a program in a folder and returns what it prints.
 func Run(t testing.TB, dir, name string, args ...string) string {
 	t.Helper()

@@ -48,8 +48,8 @@ func Build(t testing.TB, without ...string) Paths {
 func build(t testing.TB, work string, without []string) {
 	t.Helper()
 	write(t, filepath.Join(work, "symbols"), versionScript(without))
-	flags := []string{"-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-isystem" + Header(t)}
-	cc := func(args ...string) { compile.Run(t, work, "cc", append(flags, args...)...) }
+	header := "-isystem" + Header(t)
+	cc := func(args ...string) { compile.C(t, work, append([]string{header}, args...)...) }
 	cc("-c", "-fPIC", "c/nvml.c", "c/nvml_more.c", "c/cuda.c", "c/state.c")
 	cc("-shared", "-Wl,-soname,libnvidia-ml.so.1", "-Wl,--version-script=symbols", "-o", "libnvidia-ml.so.1", "nvml.o", "nvml_more.o", "state.o")
 	cc("-shared", "-Wl,-soname,libcuda.so.1", "-Wl,--version-script=symbols", "-o", "libcuda.so.1", "cuda.o", "state.o")

@@ -3,28 +3,17 @@ package nvidia
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/test/preload"
 )
 
 func (l *Lab) write(path, text string) {
 	l.t.Helper()
-	path = filepath.Join(l.root, path)
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
-	if err == nil {
-		err = os.WriteFile(path+".new", []byte(text), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(path+".new", path) // a program may be reading it
-	}
-	if err != nil {
-		l.t.Fatalf("cannot make the invented machine: %v", err)
-	}
+	preload.WriteFile(l.t, l.root, path, text)
 }
 
 // plant writes what the libraries read of /proc and /sys.

@@ -3,9 +3,30 @@
 // vendor's package adds what the driver answers; preload.h lists that.
 package preload
 
-import "embed"
+import (
+	"embed"
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 // Sources is the folder c, beside which a vendor's own is put.
 //
 //go:embed c preload.go
 var Sources embed.FS
+
+// WriteFile writes a file of an invented machine, below its root, in one step: a program may be reading it.
+func WriteFile(t testing.TB, root, path, text string) {
+	t.Helper()
+	path = filepath.Join(root, path)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path+".new", []byte(text), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		t.Fatalf("cannot make the invented machine: %v", err)
+	}
+}
