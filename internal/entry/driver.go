@@ -50,7 +50,7 @@ func newDriver(deadline time.Duration, devices string) *driver {
 // readers are those of this machine; below root lie sys, dev, proc and usr as those of AMD and of PCI devices want them.
 func (d *driver) readers(root string) machine.Readers {
 	return machine.Readers{
-		Reader: machine.Both(machine.FirstOf(d.read, nvsmi.Read), amdgpu.New(root, amdgpu.Deadline(d.deadline)).Read,
+		Reader: machine.Both(machine.FirstOf(d.read, wholeReader(nvsmi.Read)), wholeReader(amdgpu.New(root, amdgpu.Deadline(d.deadline)).Read),
 			func() bool { return pci.NoGPU(root) }),
 		Unread:    func() []gpu.Device { return pci.Others(root) },
 		Cards:     func() ([]hostinfo.Card, error) { return pci.Cards(root) },
@@ -60,6 +60,11 @@ func (d *driver) readers(root string) machine.Readers {
 		Crashed:   d.crashed != nil,
 		KernelLog: root,
 	}
+}
+
+// wholeReader reads all devices, whichever the query is about.
+func wholeReader(read func(context.Context, gpu.What) (gpu.Machine, error)) machine.Reader {
+	return func(ctx context.Context, query gpu.Query) (gpu.Machine, error) { return read(ctx, query.What) }
 }
 
 // serveReadings is the life of a child that reads for its parent.
@@ -112,9 +117,9 @@ func (d *driver) open(ctx context.Context) (*nvml.Library, error) {
 }
 
 // read gives a reading the time that its caller has for it, which the opening of the library does not use up.
-func (d *driver) read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+func (d *driver) read(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
 	if child := d.child.Load(); child != nil {
-		return child.Read(ctx, what)
+		return child.Read(ctx, query)
 	}
 	if d.crashed != nil {
 		return gpu.Machine{}, d.crashed
@@ -136,9 +141,9 @@ func (d *driver) read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		})
 		defer stop()
 
-		return library.Read(ctx, what)
+		return library.Read(ctx, query)
 	}
-	return library.Read(ctx, what)
+	return library.Read(ctx, query)
 }
 
 // events tells the errors of devices; where the library cannot be used there are none, and its reason was told with the

@@ -32,6 +32,6 @@ func Works() error {
 	if err != nil {
 		return err
 	}
-	_, err = library.Read(ctx, gpu.Identity)
+	_, err = library.Read(ctx, gpu.Query{What: gpu.Identity})
 	return err
 }

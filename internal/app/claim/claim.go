@@ -36,7 +36,9 @@ type request struct {
 	subject    Subject
 	spec       job.Spec
 	machine    gpu.Machine
-	readAt     time.Time // when machine was
+	readAt     time.Time            // when machine was
+	kept       map[gpu.UUID]reading // those of its devices that were not read again then
+	narrow     bool                 // only the devices that the request names were read, of the others their identity
 	names      map[uint32]string
 	since      store.Generation
 	partial    bool              // some devices were late, and were not waited for
@@ -49,7 +51,7 @@ type request struct {
 	env        visible.Env      // its masks, lease and allocation count
 	own        []int            // processes of a running subject
 	trees      map[string][]int // of shared leases
-	kept       *job.Kept        // by what the next start recognises the lease; nil: it ends with its command
+	keptLease  *job.Kept        // by what the next start recognises the lease; nil: it ends with its command
 	rules      machine.Rules    // of the configuration files
 	queue      *queueView       // the queue for the same devices; nil if it is empty
 }
@@ -87,7 +89,7 @@ func (d *Decision) Unwatch() {
 // Claim leases what spec asks for. Where nothing is free now it tries what is wanted instead, or waits, or returns a
 // *job.Refusal; a *job.Late when the time for waiting ran out.
 func Claim(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject) (*Decision, error) {
-	q, folder, boot, err := newRequest(ctx, host, spec, whose)
+	q, folder, boot, err := newRequest(ctx, host, spec, whose, firstQuery(host, spec, whose))
 	if refusal := unavailable(spec, err); refusal != nil {
 		return useCPU(host, refusal), nil
 	}
@@ -96,7 +98,7 @@ func Claim(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject
 	}
 	c := &claimer{host: host, request: q, folder: folder, boot: boot}
 	var d *Decision
-	if q.kept, err = keptRequest(host, spec, q.rules.Limits); err == nil && q.kept != nil {
+	if q.keptLease, err = keptRequest(host, spec, q.rules.Limits); err == nil && q.keptLease != nil {
 		d, err = c.takeOverKept(ctx)
 	}
 	if err == nil && d == nil {
@@ -133,7 +135,6 @@ func (c *claimer) claim(ctx context.Context) (*Decision, error) {
 func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 	patience := c.request.patience()
 	for stale := 0; ; {
-		c.request.final = stale >= rereads
 		held, err := claimLocked(c.host, c.request, c.folder, c.boot, nil)
 		if err == nil {
 			if c.request.partial {
@@ -142,10 +143,17 @@ func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 			return c.request.decision(held, c.folder), nil
 		}
 		var refusal *job.Refusal
+		why := changedUse
 		switch {
 		case errors.Is(err, errStale):
-			stale++
-		case errors.As(err, &refusal) && c.request.partial && machine.SilentMatters(c.request.machine, refusal):
+			why, stale = staleReading, stale+1
+			c.request.final = stale >= rereads
+		case errors.As(err, &refusal) && c.request.narrow: // it may name other devices
+			if err := c.readWhole(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		case refusal != nil && c.request.partial && machine.SilentMatters(c.request.machine, refusal):
 			if err := c.rereadAll(ctx); err != nil {
 				return nil, err
 			}
@@ -159,7 +167,7 @@ func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 		default:
 			return nil, err
 		}
-		if err := c.reread(ctx, c.host.Read); err != nil {
+		if err := c.reread(ctx, why, c.host.ReadFor); err != nil {
 			return nil, err
 		}
 	}
@@ -172,30 +180,8 @@ func (c *claimer) endsSoon(p *patience, refusal *job.Refusal) bool {
 	return (e == endingLease || !c.request.spec.Waiting.Waits()) && p.lasts(e)
 }
 
-// reread reads the machine again, by machine or glance. Where that fails, the last reading stays.
-func (c *claimer) reread(ctx context.Context, machine machine.Reader) error {
-	q, what, since := c.request, Needed(c.request.spec), c.folder.Generation(c.boot)
-	if len(q.absent) > 0 {
-		what |= gpu.Anew
-	}
-	m, err := machine(ctx, what)
-	if err == nil {
-		q.machine, q.since, q.readAt = m, since, time.Now()
-		q.noteInvisible()
-	}
-	return err
-}
-
-// rereadAll waits for devices that were late.
-func (c *claimer) rereadAll(ctx context.Context) (err error) {
-	c.request.since, c.request.partial = c.folder.Generation(c.boot), false
-	c.request.machine, err = c.host.ReadAll(ctx, Needed(c.request.spec))
-	c.request.readAt = time.Now()
-	return err
-}
-
 // newRequest reads the machine, after the count of changes so that a change meanwhile is noticed.
-func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject) (*request, *store.Folder, string, error) {
+func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject, first gpu.Query) (*request, *store.Folder, string, error) {
 	boot, err := host.Proc.BootID()
 	if err != nil {
 		return nil, nil, "", err
@@ -205,7 +191,7 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 		return nil, nil, "", err
 	}
 	var folder *store.Folder
-	q := &request{host: host, subject: whose, spec: spec, env: host.Unmasked(), rules: rules}
+	q := &request{host: host, subject: whose, spec: spec, env: host.Unmasked(), rules: rules, narrow: first.Only != nil}
 	if env, err := host.Proc.Environ(whose.PID); whose.Running && err == nil {
 		q.env, _, _ = visible.Env(env).Lift() // as far as it was not changed since its start, which cannot be seen
 	}
@@ -215,10 +201,7 @@ func newRequest(ctx context.Context, host *machine.Host, spec job.Spec, whose Su
 			q.since = folder.Generation(boot)
 		}
 	}
-	if q.machine, q.partial, err = host.ReadFast(ctx, Needed(spec)); err != nil && q.partial {
-		q.partial = false
-		q.machine, err = host.ReadAll(ctx, Needed(spec))
-	}
+	q.machine, q.partial, err = readFirst(ctx, host, first)
 	q.readAt = time.Now()
 	if err == nil { // if no device can be read, a usable folder would not help
 		err = unusable
@@ -294,7 +277,7 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 		return job.Lease{
 			Devices: plan.UUIDs(), Parent: parent, Allocation: q.allocation(), Apart: q.subject.Apart, Share: plan.Share, Quota: plan.Quota,
 			PID: q.subject.PID, Start: q.subject.Start, Namespace: host.Proc.Namespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
-			Kept: q.kept, Indexes: indexes(plan), Memory: q.spec.Memory, Time: cmp.Or(q.spec.Time, q.spec.Timeout),
+			Kept: q.keptLease, Indexes: indexes(plan), Memory: q.spec.Memory, Time: cmp.Or(q.spec.Time, q.spec.Timeout),
 		}, nil
 	})
 	if err != nil && mine == nil && q.foundReady() {
@@ -383,14 +366,17 @@ func (q *request) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool 
 	if refusal == nil && q.drainedSince(plan) {
 		return true // also where there are to be no more rereads: the next one knows it
 	}
+	if q.narrow && len(v.Tickets) > 0 {
+		return true // whose turn it is rests on the other devices, too
+	}
 	if q.final {
 		return false
 	}
 	changed := func(id gpu.UUID) bool {
-		return q.host.Hardware() && (v.Unknown || v.Changes[id].Generation > q.since)
+		return q.host.Hardware() && (v.Unknown || v.Changes[id].Generation > q.lastReading(id).since)
 	}
 	if refusal == nil { // what has come without a lease since the reading is in no record
-		return time.Since(q.readAt) > machine.Fresh || slices.ContainsFunc(plan.UUIDs(), changed)
+		return slices.ContainsFunc(plan.UUIDs(), func(id gpu.UUID) bool { return changed(id) || time.Since(q.lastReading(id).at) > machine.Fresh })
 	}
 	if q.host.Hardware() { // an invented machine is read for each attempt
 		if q.absent = q.newDevices(v.Changes, known(q.machine)); len(q.absent) > 0 {

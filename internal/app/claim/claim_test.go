@@ -31,7 +31,7 @@ func TestMissingDriverComesFirst(t *testing.T) {
 		t.Errorf("with a driver: %v", err)
 	}
 	missing := &gpu.Unavailable{Cause: gpu.LibraryMissing, Text: "cannot find the driver"}
-	host.Reader = func(context.Context, gpu.What) (gpu.Machine, error) { return gpu.Machine{}, missing }
+	host.Reader = func(context.Context, gpu.Query) (gpu.Machine, error) { return gpu.Machine{}, missing }
 	if _, err := Claim(t.Context(), host, spec, Subject{}); !errors.Is(err, missing) {
 		t.Errorf("without one: %v", err)
 	}
@@ -55,7 +55,7 @@ func TestTicketMax(t *testing.T) {
 func written(t *testing.T, m gpu.Machine, files map[string]string) *machine.Host {
 	t.Helper()
 	return &machine.Host{
-		Readers: machine.Readers{Reader: func(context.Context, gpu.What) (gpu.Machine, error) { return m, nil }},
+		Readers: machine.Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) { return m, nil }},
 		Proc:    proc.New(hosts.Write(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
 	}
 }

@@ -97,7 +97,7 @@ func realPath(path string) (string, error) {
 // takeOverKept takes over the lease that an earlier start of the same left. One that is for another request is given
 // back. The answer is nil where there is none.
 func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
-	q, kept := c.request, c.request.kept
+	q, kept := c.request, c.request.keptLease
 	now, err := c.host.Proc.Uptime()
 	if err != nil {
 		return nil, err

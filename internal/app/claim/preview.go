@@ -22,10 +22,7 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 	if err != nil {
 		return job.Plan{}, gpu.Machine{}, err
 	}
-	m, partial, err := host.ReadFast(ctx, Needed(spec))
-	if err != nil && partial {
-		m, err = host.ReadAll(ctx, Needed(spec))
-	}
+	m, partial, err := readFirst(ctx, host, gpu.Query{What: Needed(spec)})
 	if err != nil {
 		return job.Plan{}, m, err
 	}

@@ -77,8 +77,7 @@ type Seat struct {
 // TryNow leases what is free now for a command that is called so, or returns a *job.Refusal.
 func (d *Desk) TryNow(ctx context.Context, command string) (*Seat, error) {
 	return d.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
-		for stale := 0; ; stale++ {
-			c.request.final = stale >= rereads
+		for stale := 1; ; stale++ {
 			held, err := claimLocked(d.host, c.request, c.folder, c.boot, nil)
 			if err == nil {
 				return c.request.decision(held, c.folder), nil
@@ -86,7 +85,8 @@ func (d *Desk) TryNow(ctx context.Context, command string) (*Seat, error) {
 			if !errors.Is(err, errStale) {
 				return nil, err
 			}
-			if err := c.reread(ctx, c.host.Read); err != nil {
+			c.request.final = stale >= rereads
+			if err := c.reread(ctx, staleReading, c.host.ReadFor); err != nil {
 				return nil, err
 			}
 		}
@@ -131,7 +131,7 @@ func (d *Desk) takeSeat(ctx context.Context, command string, claim func(*claimer
 // newRequest reads the machine; the first time it also finds the folder.
 func (d *Desk) newRequest(ctx context.Context, whose Subject) (q *request, err error) {
 	if d.folder == nil {
-		q, folder, boot, err := newRequest(ctx, d.host, d.spec, whose)
+		q, folder, boot, err := newRequest(ctx, d.host, d.spec, whose, gpu.Query{What: Needed(d.spec)})
 		if err == nil {
 			d.folder, d.boot = folder, boot
 		}
@@ -142,10 +142,7 @@ func (d *Desk) newRequest(ctx context.Context, whose Subject) (q *request, err e
 		return nil, err
 	}
 	q = &request{host: d.host, subject: whose, spec: d.spec, env: d.host.Unmasked(), since: d.folder.Generation(d.boot), rules: rules}
-	if q.machine, q.partial, err = d.host.ReadFast(ctx, Needed(d.spec)); err != nil && q.partial {
-		q.partial = false
-		q.machine, err = d.host.ReadAll(ctx, Needed(d.spec))
-	}
+	q.machine, q.partial, err = readFirst(ctx, d.host, gpu.Query{What: Needed(d.spec)})
 	q.readAt = time.Now()
 	return q, err
 }

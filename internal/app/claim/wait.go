@@ -264,16 +264,20 @@ func (w *waiting) tryClaim(ctx context.Context, why wake) (*store.Held, error) {
 	w.host.ForgetConfig()
 	w.skipped = false
 	for stale := 0; ; stale++ {
+		w.request.final = stale > rereads
 		old := why.likely && time.Since(w.request.readAt) > machine.Fresh // nothing is given on such a reading
 		if reads := why.fresh || old || stale > 0 || !w.host.Hardware(); reads {
-			switch err := w.rereadMachine(ctx); {
+			cause := changedUse
+			if stale > 0 {
+				cause = staleReading
+			}
+			switch err := w.rereadMachine(ctx, cause); {
 			case err != nil && ctx.Err() == nil:
 				return nil, w.refusal
 			case err != nil:
 				return nil, err
 			}
 		}
-		w.request.final = stale > rereads
 		held, err := claimLocked(w.host, w.request, w.folder, w.boot, w.mine)
 		if errors.Is(err, errStale) {
 			continue
@@ -295,10 +299,10 @@ func (w *waiting) tryClaim(ctx context.Context, why wake) (*store.Held, error) {
 // rereadMachine reads the machine, and says once when that fails. It does not wait for a device that is late, or the
 // end of a lease on another one would be heeded only when the driver has given the late one up; the next reading may
 // find it.
-func (w *waiting) rereadMachine(ctx context.Context) error {
+func (w *waiting) rereadMachine(ctx context.Context, why cause) error {
 	began := time.Now()
-	err := w.reread(ctx, func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
-		m, partial, err := w.host.ReadFast(ctx, what)
+	err := w.reread(ctx, why, func(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
+		m, partial, err := w.host.ReadFast(ctx, query)
 		switch {
 		case err == nil && partial:
 			w.late++

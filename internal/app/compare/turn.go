@@ -353,7 +353,7 @@ func (s *stage) ended(e exited, stopping bool) bool {
 
 // sample reads the devices of the run.
 func (s *stage) sample(ctx context.Context) {
-	m, partial, err := s.host.ReadFast(ctx, gpu.Load|gpu.Processes)
+	m, partial, err := s.host.ReadFast(ctx, gpu.Query{What: gpu.Load | gpu.Processes})
 	if err != nil || partial {
 		return // the next reading stands for this time too
 	}

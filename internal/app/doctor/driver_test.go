@@ -30,7 +30,7 @@ func TestLeftoversThatPass(t *testing.T) {
 			t.Parallel()
 			read := 0
 			host := &machine.Host{Proc: proc.New("/proc"), Env: []string{"GPUARD_STATE=" + t.TempDir() + "/none"}, Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
-				Readers: machine.Readers{Reader: func(context.Context, gpu.What) (gpu.Machine, error) {
+				Readers: machine.Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) {
 					read++
 					return c.then, nil
 				},

@@ -21,7 +21,7 @@ import (
 func written(t *testing.T, m gpu.Machine, files map[string]string) *machine.Host {
 	t.Helper()
 	return &machine.Host{
-		Readers: machine.Readers{Reader: func(context.Context, gpu.What) (gpu.Machine, error) { return m, nil }},
+		Readers: machine.Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) { return m, nil }},
 		Proc:    proc.New(hosts.Write(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
 	}
 }

@@ -106,7 +106,7 @@ func TestDriverAgrees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := lib.Read(t.Context(), gpu.Identity|gpu.Load)
+	m, err := lib.Read(t.Context(), gpu.Query{What: gpu.Identity | gpu.Load})
 	if err != nil {
 		t.Fatal(err)
 	}

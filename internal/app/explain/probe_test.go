@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // probing is an App on the machine m, with the fake's libcuda and no other variables.
 func probing(m gpu.Machine, d *fakegpu.Driver, env ...string) *machine.Host {
 	return &machine.Host{
-		Readers:  machine.Readers{Reader: func(context.Context, gpu.What) (gpu.Machine, error) { return m, nil }},
+		Readers:  machine.Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) { return m, nil }},
 		Env:      append(visible.Env(env), d.Env()...),
 		Messages: machine.Messages{Say: func(string) {}},
 	}

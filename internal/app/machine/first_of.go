@@ -11,13 +11,13 @@ import (
 // FirstOf reads through library and, when that cannot be used at all, through tool. When both fail the library's
 // reason is the one to mend. A driver that does not answer is not asked a second time: the tool would hang too.
 func FirstOf(library, tool Reader) Reader {
-	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
-		m, err := library(ctx, what)
+	return func(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
+		m, err := library(ctx, query)
 		var why *gpu.Unavailable
 		if err == nil || !errors.As(err, &why) || !slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.LibraryUnloadable, gpu.LibraryCrashed, gpu.DriverError}, why.Cause) {
 			return m, err
 		}
-		other, toolErr := tool(context.WithoutCancel(ctx), what) // it takes its time, and has a deadline of its own
+		other, toolErr := tool(context.WithoutCancel(ctx), query) // it takes its time, and has a deadline of its own
 		if toolErr != nil {
 			return m, err
 		}

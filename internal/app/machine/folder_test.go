@@ -73,7 +73,7 @@ func TestFolderBehindALink(t *testing.T) {
 func written(t *testing.T, m gpu.Machine, files map[string]string) *Host {
 	t.Helper()
 	return &Host{
-		Readers: Readers{Reader: func(context.Context, gpu.What) (gpu.Machine, error) { return m, nil }},
+		Readers: Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) { return m, nil }},
 		Proc:    proc.New(hosts.Write(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: Messages{Say: func(string) {}},
 	}
 }

@@ -31,8 +31,8 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// Reader reads parts of the machine. The one injected seam: everything else is used for real, in tests too.
-type Reader func(ctx context.Context, what gpu.What) (gpu.Machine, error)
+// Reader reads what a query is about. The one injected seam: everything else is used for real, in tests too.
+type Reader func(ctx context.Context, query gpu.Query) (gpu.Machine, error)
 
 // Host is the computer, and the user's way to see what gpuard does: what every use case needs.
 type Host struct {
@@ -87,8 +87,14 @@ func (h *Host) Hardware() bool { return h.Machine == "" }
 // machineSize is more than any machine file has.
 const machineSize = 64 << 20
 
-// Read reads the machine that this call is about.
+// Read reads parts of the whole machine that this call is about.
 func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+	return h.ReadFor(ctx, gpu.Query{What: what})
+}
+
+// ReadFor reads what the query is about. An invented machine is always read whole.
+func (h *Host) ReadFor(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
+	what := query.What
 	switch {
 	case h.Hardware():
 		if ctx.Err() != nil { // in no time a device would seem not to answer
@@ -99,7 +105,7 @@ func (h *Host) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		if what&gpu.Health != 0 {
 			log = h.kernelLog()
 		}
-		m, err := h.Reader(ctx, what)
+		m, err := h.Reader(ctx, query)
 		if err != nil {
 			return m, err
 		}
@@ -143,7 +149,7 @@ func (h *Host) isAsleep(ctx context.Context, m gpu.Machine, what gpu.What) bool 
 	if what&gpu.Deciding != 0 && !slices.ContainsFunc(m.Devices, known) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), moment) // ctx may be used up
 		defer cancel()
-		m, _ = h.Reader(ctx, gpu.Modes)
+		m, _ = h.Reader(ctx, gpu.Query{What: gpu.Modes})
 	}
 	return slices.ContainsFunc(m.Devices, off)
 }

@@ -11,8 +11,8 @@ import (
 // withMainMemory gives the device that has no memory of its own that of the machine. Some drivers give no size for such a device, and
 // others that of the machine, with what everything on it uses.
 func withMainMemory(read Reader, processes proc.FS) Reader {
-	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
-		m, err := read(ctx, what)
+	return func(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
+		m, err := read(ctx, query)
 		for i := range m.Devices {
 			d := &m.Devices[i]
 			if err != nil || !compat.InMainMemory(*d) {

@@ -14,7 +14,7 @@ import (
 // TestMainMemory: only to the device without memory of its own, and nothing is invented where the kernel does not say it.
 func TestMainMemory(t *testing.T) {
 	root := t.TempDir()
-	machine := func(context.Context, gpu.What) (gpu.Machine, error) {
+	machine := func(context.Context, gpu.Query) (gpu.Machine, error) {
 		return gpu.Machine{Devices: []gpu.Device{
 			{Vendor: gpu.NVIDIA, Name: "NVIDIA A100-SXM4-80GB", Compute: &gpu.Capability{Major: 8}, MemoryTotal: new(gpu.Bytes(5))},
 			{Vendor: gpu.NVIDIA, Name: "Orin (nvgpu)", Compute: &gpu.Capability{Major: 8, Minor: 7}},
@@ -37,7 +37,7 @@ func TestMainMemory(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(root, "meminfo"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		m, err := withMainMemory(machine, proc.New(root))(t.Context(), 0)
+		m, err := withMainMemory(machine, proc.New(root))(t.Context(), gpu.Query{})
 		got := ""
 		for _, d := range m.Devices {
 			switch {

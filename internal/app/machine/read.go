@@ -18,15 +18,15 @@ import (
 const moment = 500 * time.Millisecond
 
 // ReadFast reads the machine and does not wait for devices that are late; partial says that some are.
-func (h *Host) ReadFast(ctx context.Context, what gpu.What) (m gpu.Machine, partial bool, err error) {
+func (h *Host) ReadFast(ctx context.Context, query gpu.Query) (m gpu.Machine, partial bool, err error) {
 	if !h.Hardware() {
-		m, err = h.Read(ctx, what)
+		m, err = h.ReadFor(ctx, query)
 		return m, false, err
 	}
 	short, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()
 	began := time.Now()
-	m, err = h.Read(short, what)
+	m, err = h.ReadFor(short, query)
 	partial = err == nil && slices.ContainsFunc(m.Devices, silent) ||
 		err != nil && short.Err() != nil && time.Since(began) < 2*moment // a driver that hangs altogether took all its time
 	return m, partial, err

@@ -14,7 +14,7 @@ import (
 // seem not to answer.
 func TestReadWithoutTime(t *testing.T) {
 	host := &Host{Proc: proc.New(t.TempDir()), Messages: Messages{Say: func(string) {}}}
-	host.Reader = func(context.Context, gpu.What) (gpu.Machine, error) {
+	host.Reader = func(context.Context, gpu.Query) (gpu.Machine, error) {
 		return gpu.Machine{Devices: []gpu.Device{{Problem: "no answer within 0s"}}}, nil
 	}
 	over, cancel := context.WithDeadline(t.Context(), time.Now())
@@ -24,7 +24,7 @@ func TestReadWithoutTime(t *testing.T) {
 	interrupt(why)
 	for ctx, want := range map[context.Context]error{over: context.DeadlineExceeded, interrupted: why} {
 		_, err := host.Read(ctx, gpu.Identity)
-		_, _, fast := host.ReadFast(ctx, gpu.Identity)
+		_, _, fast := host.ReadFast(ctx, gpu.Query{What: gpu.Identity})
 		_, all := host.ReadAll(ctx, gpu.Identity)
 		for _, err := range []error{err, fast, all} {
 			if !errors.Is(err, want) {

@@ -43,7 +43,7 @@ func TestSharedOnWindows(t *testing.T) {
 		if err := h.CheckShared("/run/lock/gpuard"); (err == nil) != tt.shared {
 			t.Errorf("%s: %v", name, err)
 		}
-		h.Reader = func(context.Context, gpu.What) (gpu.Machine, error) {
+		h.Reader = func(context.Context, gpu.Query) (gpu.Machine, error) {
 			return gpu.Machine{Processes: []gpu.Process{{PID: 1, GPU: "GPU-0"}}}, nil
 		}
 		m, err := h.Read(t.Context(), gpu.Processes)

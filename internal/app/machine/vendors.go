@@ -16,13 +16,13 @@ import (
 // being there. noGPU reports that there is no card of either vendor: to install or to load a driver would not help.
 func Both(nvidia, amd Reader, noGPU func() bool) Reader {
 	nvidia = withMainMemory(nvidia, proc.New("/proc"))
-	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+	return func(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
 		second := make(chan half, 1)
 		go func() {
-			m, err := amd(ctx, what)
+			m, err := amd(ctx, query)
 			second <- half{m, err}
 		}()
-		m, err := nvidia(ctx, what)
+		m, err := nvidia(ctx, query)
 		m, err = join(half{m, err}, <-second)
 		var why *gpu.Unavailable
 		if errors.As(err, &why) && (why.Cause == gpu.LibraryMissing || why.Cause == gpu.DriverNotLoaded) && noGPU() {

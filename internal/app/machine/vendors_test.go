@@ -14,7 +14,7 @@ import (
 
 // answering is a reader that always says the same.
 func answering(m gpu.Machine, err error) Reader {
-	return func(context.Context, gpu.What) (gpu.Machine, error) { return m, err }
+	return func(context.Context, gpu.Query) (gpu.Machine, error) { return m, err }
 }
 
 // devices makes a machine of n devices of one vendor, all linked.
@@ -36,7 +36,7 @@ func devices(v gpu.Vendor, source, driver string, taken int, n int) gpu.Machine 
 func TestBothJoins(t *testing.T) {
 	nvidia, amd := devices(gpu.NVIDIA, "nvml", "580.95.05", 20, 2), devices(gpu.AMD, "amdgpu", "6.12.12", 10, 2)
 	nvidia.CUDA, nvidia.Problems, amd.Problems = "13.0", []string{"one"}, []string{"two"}
-	m, err := Both(answering(nvidia, nil), answering(amd, nil), nil)(t.Context(), gpu.Everything)
+	m, err := Both(answering(nvidia, nil), answering(amd, nil), nil)(t.Context(), gpu.Query{What: gpu.Everything})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestBothWithOneVendor(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			m, err := Both(answering(tt.nvidia.m, tt.nvidia.err), answering(tt.amd.m, tt.amd.err), func() bool { return strings.HasPrefix(tt.name, "no card") })(t.Context(), gpu.Identity)
+			m, err := Both(answering(tt.nvidia.m, tt.nvidia.err), answering(tt.amd.m, tt.amd.err), func() bool { return strings.HasPrefix(tt.name, "no card") })(t.Context(), gpu.Query{What: gpu.Identity})
 			if len(m.Devices) != tt.devices || strings.Join(m.Problems, "\n") != tt.problem {
 				t.Errorf("%d devices, problems %q; want %d and %q", len(m.Devices), m.Problems, tt.devices, tt.problem)
 			}
@@ -116,7 +116,7 @@ func TestBothReadAtTheSameTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	met := make(chan bool)
-	meet := func(ctx context.Context, _ gpu.What) (gpu.Machine, error) {
+	meet := func(ctx context.Context, _ gpu.Query) (gpu.Machine, error) {
 		select {
 		case met <- true:
 		case <-met:
@@ -125,7 +125,7 @@ func TestBothReadAtTheSameTime(t *testing.T) {
 		}
 		return devices(gpu.AMD, "x", "", 1, 1), nil
 	}
-	if _, err := Both(meet, meet, nil)(ctx, gpu.Identity); err != nil {
+	if _, err := Both(meet, meet, nil)(ctx, gpu.Query{What: gpu.Identity}); err != nil {
 		t.Error(err)
 	}
 }

@@ -159,23 +159,23 @@ func TestPaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	var asked []gpu.What
-	read := paced(func(_ context.Context, what gpu.What) (gpu.Machine, error) {
-		asked = append(asked, what)
+	read := paced(func(_ context.Context, query gpu.Query) (gpu.Machine, error) {
+		asked = append(asked, query.What)
 		m := invented
 		m.Source, m.Devices = "nvml", slices.Clone(m.Devices)
 		m.Devices[0].Power, m.Devices[0].PowerLimit = nil, nil
-		if what&gpu.Power != 0 {
+		if query.What&gpu.Power != 0 {
 			m.Devices[0].Power = new(float64(len(asked)))
 		}
 		return m, nil
 	}, proc.New(t.TempDir()), 200*time.Millisecond, time.Minute)
 	for range 3 {
-		if m, err := read(t.Context(), gpu.Everything); err != nil || *m.Devices[0].Power != 1 {
+		if m, err := read(t.Context(), gpu.Query{What: gpu.Everything}); err != nil || *m.Devices[0].Power != 1 {
 			t.Errorf("%v, %v", m.Devices[0].Power, err)
 		}
 	}
 	time.Sleep(250 * time.Millisecond)
-	if m, _ := read(t.Context(), gpu.Everything); *m.Devices[0].Power != 4 {
+	if m, _ := read(t.Context(), gpu.Query{What: gpu.Everything}); *m.Devices[0].Power != 4 {
 		t.Errorf("later %v", *m.Devices[0].Power)
 	}
 	quick := gpu.Identity | gpu.Quick | gpu.Clocks

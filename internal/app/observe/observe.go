@@ -156,7 +156,7 @@ func (o *Observer) Run(ctx context.Context) {
 }
 
 // read is the reader of this process: it gives what the child read last.
-func (o *Observer) read(context.Context, gpu.What) (gpu.Machine, error) {
+func (o *Observer) read(context.Context, gpu.Query) (gpu.Machine, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	switch {

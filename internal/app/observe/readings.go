@@ -33,7 +33,7 @@ func Readings(ctx context.Context, host *machine.Host, args []string) error {
 	}
 	host.Machine = args[0]
 	every := interval(host)
-	read := func(ctx context.Context, _ gpu.What) (gpu.Machine, error) { return host.Read(ctx, gpu.Identity) }
+	read := func(ctx context.Context, _ gpu.Query) (gpu.Machine, error) { return host.Read(ctx, gpu.Identity) }
 	if host.Hardware() {
 		read = paced(host.Reader, host.Proc, 5*every, max(every, time.Second))
 	}
@@ -43,7 +43,7 @@ func Readings(ctx context.Context, host *machine.Host, args []string) error {
 	defer tick.Stop()
 	for {
 		var m message
-		found, err := read(ctx, gpu.Everything)
+		found, err := read(ctx, gpu.Query{What: gpu.Everything})
 		switch {
 		case errors.As(err, &m.Unavailable):
 		case err != nil:
@@ -112,10 +112,10 @@ func (e *errorsSeen) add(m *gpu.Machine) {
 func paced(read machine.Reader, processes proc.FS, now, patience time.Duration) machine.Reader {
 	var last gpu.Machine
 	var at time.Time
-	return func(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+	return func(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
 		whole := time.Since(at) >= now
 		if !whole {
-			what &^= gpu.Power | gpu.Processes | gpu.Health | gpu.Links
+			query.What &^= gpu.Power | gpu.Processes | gpu.Health | gpu.Links
 		}
 		if strings.Contains(last.Source, "nvml") { // nvidia-smi needs more; a device that is late is shown as such
 			var cancel context.CancelFunc
@@ -123,7 +123,7 @@ func paced(read machine.Reader, processes proc.FS, now, patience time.Duration) 
 			defer cancel()
 		}
 		began := time.Now()
-		m, err := read(ctx, what)
+		m, err := read(ctx, query)
 		switch {
 		case err != nil:
 			at = time.Time{}

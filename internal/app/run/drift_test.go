@@ -30,7 +30,7 @@ func watching(t *testing.T, spec job.Spec, read func() gpu.Machine, kinds ...str
 	state := filepath.Join(t.TempDir(), "none")
 	host := &machine.Host{Env: []string{"GPUARD_STATE=" + state}, Proc: proc.New("/proc"), Run: t.TempDir(), Tmp: t.TempDir(),
 		Messages: machine.Messages{Say: func(text string) { t.Error("said: " + text) }},
-		Readers: machine.Readers{Reader: func(context.Context, gpu.What) (gpu.Machine, error) {
+		Readers: machine.Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) {
 			m := read()
 			m.Taken = time.Now()
 			return m, nil

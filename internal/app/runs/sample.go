@@ -42,7 +42,7 @@ func (r *runner) sample(ctx context.Context) {
 		if len(plans) == 0 {
 			continue
 		}
-		m, _, err := r.host.ReadFast(ctx, gpu.Load|gpu.Processes)
+		m, _, err := r.host.ReadFast(ctx, gpu.Query{What: gpu.Load | gpu.Processes})
 		if err != nil {
 			continue
 		}

@@ -32,7 +32,7 @@ func siteWith(t *testing.T, devices []gpu.Device, files ...string) *machine.Host
 		}
 	}
 	return &machine.Host{Root: root, Proc: proc.New("/proc"), Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
-		Readers: machine.Readers{Reader: func(context.Context, gpu.What) (gpu.Machine, error) { return gpu.Machine{Devices: devices}, nil }}}
+		Readers: machine.Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) { return gpu.Machine{Devices: devices}, nil }}}
 }
 
 // TestCDI: the official package reads the file and knows each device by UUID, by index, and all of them; it has the

@@ -70,7 +70,7 @@ func TestPromiseDoubt(t *testing.T) {
 	} {
 		host := written(t, hosts.Invented(t, c.kinds), hosts.Process(nil, c.env...))
 		w := &watch{host: host, env: c.env, facts: verify.Facts{PID: 42}}
-		w.facts.Machine, _ = host.Reader(context.Background(), gpu.Identity)
+		w.facts.Machine, _ = host.Reader(context.Background(), gpu.Query{What: gpu.Identity})
 		w.promise()
 		if got := w.facts.Doubt; (got == "") != (c.doubt == "") || !strings.Contains(got, c.doubt) {
 			t.Errorf("%s %q: doubt %q, want %q", c.kinds, c.env, got, c.doubt)
@@ -95,7 +95,7 @@ func TestPromiseAMD(t *testing.T) {
 	} {
 		env := []string{c.env}
 		w := &watch{host: written(t, hosts.Vendors(2, c.vendor), hosts.Process(nil, env...)), env: env, facts: verify.Facts{PID: 42}}
-		w.facts.Machine, _ = w.host.Reader(t.Context(), gpu.Identity)
+		w.facts.Machine, _ = w.host.Reader(t.Context(), gpu.Query{What: gpu.Identity})
 		if w.promise(); len(w.facts.Besides) != c.also {
 			t.Errorf("%s with %s: %v besides %v", c.vendor, c.env, w.facts.Besides, w.facts.Promised)
 		}
@@ -160,7 +160,7 @@ func TestAskProgram(t *testing.T) {
 func written(t *testing.T, m gpu.Machine, files map[string]string) *machine.Host {
 	t.Helper()
 	return &machine.Host{
-		Readers: machine.Readers{Reader: func(context.Context, gpu.What) (gpu.Machine, error) { return m, nil }},
+		Readers: machine.Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) { return m, nil }},
 		Proc:    proc.New(hosts.Write(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: machine.Messages{Say: func(string) {}},
 	}
 }

@@ -185,6 +185,46 @@ const (
 	Everything = Identity | Load | Processes | Links | Health
 )
 
+// Query is what a reading is about: parts of the machine, of all its devices or of some.
+type Query struct {
+	What What
+	Only []int // indexes of the NVIDIA devices of which more than the identity is wanted; nil: all. Other vendors' are always read whole
+}
+
+// Wants reports whether more than the identity of the device is wanted.
+func (q Query) Wants(d *Device) bool {
+	return q.Only == nil || d.Vendor != NVIDIA || slices.Contains(q.Only, d.Index)
+}
+
+// CompletedBy gives the devices that the query of m was not about the readings of an earlier machine, with their processes.
+// same is false where the devices are others by now, or in another order.
+func (m Machine) CompletedBy(earlier Machine, query Query) (whole Machine, same bool) {
+	if len(m.Devices) != len(earlier.Devices) || m.Source != earlier.Source {
+		return m, false
+	}
+	m.Devices = slices.Clone(m.Devices)
+	kept := map[UUID]bool{}
+	for i := range m.Devices {
+		d, old := &m.Devices[i], earlier.Devices[i]
+		if d.UUID != old.UUID || d.Index != old.Index {
+			return m, false
+		}
+		if query.Wants(d) {
+			d.Links = old.Links // they do not change
+			continue
+		}
+		old.Drained, old.XIDs = d.Drained, d.XIDs // these are not read from the device
+		*d, kept[old.UUID] = old, true
+	}
+	m.Processes = slices.Clone(m.Processes)
+	for _, p := range earlier.Processes {
+		if d, _, found := earlier.Find(p.GPU); found && kept[d.UUID] {
+			m.Processes = append(m.Processes, p)
+		}
+	}
+	return m, true
+}
+
 // Link is the connection between two devices, best first. Source of the classes: nvmlGpuTopologyLevel_t and
 // nvmlDeviceGetNvLinkState in NVIDIA/go-nvml gen/nvml/nvml.h.
 type Link string

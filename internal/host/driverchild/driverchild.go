@@ -4,7 +4,7 @@
 // does not answer is killed.
 //
 //	child := driverchild.New(5*time.Second, kernelFolder)
-//	m, err := child.Read(ctx, gpu.Identity) // a *gpu.Unavailable says why there is no reading
+//	m, err := child.Read(ctx, gpu.Query{What: gpu.Identity}) // a *gpu.Unavailable says why there is no reading
 package driverchild
 
 import (
@@ -22,8 +22,8 @@ import (
 // Flag is the first argument of the child. The deadline of the driver and the folder of the kernel driver follow.
 const Flag = "__driver"
 
-// Reader reads parts of the machine.
-type Reader func(ctx context.Context, what gpu.What) (gpu.Machine, error)
+// Reader reads what a query is about.
+type Reader func(ctx context.Context, query gpu.Query) (gpu.Machine, error)
 
 // Events sends the errors of devices until ctx ends, or closes the channel where there are none to be had.
 type Events func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event
@@ -31,7 +31,7 @@ type Events func(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event
 // request is a line to the child: to read, to send events, or to send no more of them.
 type request struct {
 	ID     int            `json:"id"`
-	What   gpu.What       `json:"what,omitempty"`
+	Query  gpu.Query      `json:"query"`
 	Limit  *time.Duration `json:"limit,omitempty"` // of the caller for this reading
 	Listen []gpu.UUID     `json:"listen,omitempty"`
 	Stop   bool           `json:"stop,omitempty"` // the events with this ID
@@ -86,9 +86,9 @@ func (c *Child) Spent() (spent time.Duration) {
 	return spent
 }
 
-// Read reads parts of the machine. The error is a *gpu.Unavailable, or that ctx was cancelled.
-func (c *Child) Read(ctx context.Context, what gpu.What) (gpu.Machine, error) {
-	r := request{What: what}
+// Read reads what the query is about. The error is a *gpu.Unavailable, or that ctx was cancelled.
+func (c *Child) Read(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
+	r := request{Query: query}
 	patience := 2*c.deadline + spareTime // to open the library has a deadline of its own
 	if end, ok := ctx.Deadline(); ok {
 		left := max(time.Until(end), 0)

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 var own *os.File // that the child has opened itself
 
-func pretend(ctx context.Context, what gpu.What) (gpu.Machine, error) {
+func pretend(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
 	_, hurried := ctx.Deadline()
 	switch {
 	case os.Args[3] == "ends":
@@ -48,9 +48,9 @@ func pretend(ctx context.Context, what gpu.What) (gpu.Machine, error) {
 		}
 	case os.Args[3] == "hangs":
 		select {}
-	case what == gpu.Power:
+	case query.What == gpu.Power:
 		return gpu.Machine{}, &gpu.Unavailable{Cause: gpu.NoDevice, Text: "none"}
-	case what == gpu.Health:
+	case query.What == gpu.Health:
 		return gpu.Machine{}, errors.New("a mistake")
 	}
 	return gpu.Machine{Source: fmt.Sprint(os.Getpid(), " ", hurried), Devices: []gpu.Device{{UUID: "GPU-a", Temperature: new(30)}}}, nil
@@ -72,26 +72,26 @@ func errorsOf(ctx context.Context, ids []gpu.UUID) <-chan gpu.Event {
 func TestRead(t *testing.T) {
 	t.Parallel()
 	c := New(time.Minute, "fine", nil)
-	first, err := c.Read(t.Context(), gpu.Identity)
+	first, err := c.Read(t.Context(), gpu.Query{What: gpu.Identity})
 	if err != nil || *first.Devices[0].Temperature != 30 {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	hurried, end := context.WithTimeout(t.Context(), time.Minute)
 	defer end()
-	second, err := c.Read(hurried, gpu.Identity)
+	second, err := c.Read(hurried, gpu.Query{What: gpu.Identity})
 	if want := fmt.Sprint(pidOf(first), " true"); err != nil || second.Source != want {
 		t.Errorf("%q, want %q: %v", second.Source, want, err)
 	}
 	var why *gpu.Unavailable
-	if _, err := c.Read(t.Context(), gpu.Power); !errors.As(err, &why) || why.Cause != gpu.NoDevice {
+	if _, err := c.Read(t.Context(), gpu.Query{What: gpu.Power}); !errors.As(err, &why) || why.Cause != gpu.NoDevice {
 		t.Error(err)
 	}
-	if _, err := c.Read(t.Context(), gpu.Health); err == nil || err.Error() != "a mistake" {
+	if _, err := c.Read(t.Context(), gpu.Query{What: gpu.Health}); err == nil || err.Error() != "a mistake" {
 		t.Error(err)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := New(time.Minute, "hangs", nil).Read(cancelled, gpu.Identity); !errors.Is(err, context.Canceled) {
+	if _, err := New(time.Minute, "hangs", nil).Read(cancelled, gpu.Query{What: gpu.Identity}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
@@ -115,7 +115,7 @@ func TestSpent(t *testing.T) {
 	if spent := c.Spent(); spent != 0 {
 		t.Errorf("no child has cost %s", spent)
 	}
-	_, err := c.Read(t.Context(), gpu.Identity)
+	_, err := c.Read(t.Context(), gpu.Query{What: gpu.Identity})
 	if spent := c.Spent(); err != nil || spent < 20*time.Millisecond || spent > time.Minute {
 		t.Errorf("a child that worked for 20ms has cost %s: %v", spent, err)
 	}
@@ -130,7 +130,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(inheritedFD)
-	m, err := New(time.Minute, "files", nil).Read(t.Context(), gpu.Identity)
+	m, err := New(time.Minute, "files", nil).Read(t.Context(), gpu.Query{What: gpu.Identity})
 	if want := fmt.Sprint(nil, ", ", unix.EBADF); err != nil || m.Source != want {
 		t.Errorf("its own file and the parent's: %q, want %q: %v", m.Source, want, err)
 	}
@@ -143,13 +143,13 @@ func TestEnds(t *testing.T) {
 	var why *gpu.Unavailable
 	c := New(time.Minute, "ends", nil)
 	for range 2 {
-		if _, err := c.Read(t.Context(), gpu.Identity); !errors.As(err, &why) || why.Cause != gpu.DriverError {
+		if _, err := c.Read(t.Context(), gpu.Query{What: gpu.Identity}); !errors.As(err, &why) || why.Cause != gpu.DriverError {
 			t.Error(err)
 		}
 	}
 	c = New(time.Minute, "crashed", nil)
 	for range 2 {
-		if _, err := c.Read(t.Context(), gpu.Identity); !errors.As(err, &why) || why.Cause != gpu.LibraryCrashed || why.Text != "it crashed" {
+		if _, err := c.Read(t.Context(), gpu.Query{What: gpu.Identity}); !errors.As(err, &why) || why.Cause != gpu.LibraryCrashed || why.Text != "it crashed" {
 			t.Error(err)
 		}
 	}
@@ -157,13 +157,13 @@ func TestEnds(t *testing.T) {
 		t.Errorf("another child was started: %v", err)
 	}
 	known := New(time.Minute, "fine", &gpu.Unavailable{Cause: gpu.LibraryCrashed})
-	if _, err := known.Read(t.Context(), gpu.Identity); !errors.As(err, &why) || why.Cause != gpu.LibraryCrashed {
+	if _, err := known.Read(t.Context(), gpu.Query{What: gpu.Identity}); !errors.As(err, &why) || why.Cause != gpu.LibraryCrashed {
 		t.Error(err)
 	}
 	c = New(0, "hangs", nil)
 	hurried, end := context.WithTimeout(t.Context(), time.Millisecond)
 	defer end()
-	if _, err := c.Read(hurried, gpu.Identity); !errors.As(err, &why) || why.Cause != gpu.NoAnswer {
+	if _, err := c.Read(hurried, gpu.Query{What: gpu.Identity}); !errors.As(err, &why) || why.Cause != gpu.NoAnswer {
 		t.Error(err)
 	}
 }

@@ -100,7 +100,7 @@ func (s *server) reading(r request) answer {
 		defer cancel()
 	}
 	a := answer{ID: r.ID}
-	m, err := s.read(ctx, r.What)
+	m, err := s.read(ctx, r.Query)
 	switch {
 	case errors.As(err, &a.Unavailable):
 	case err != nil:

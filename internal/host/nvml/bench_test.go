@@ -90,7 +90,7 @@ func benchmarkReads(b *testing.B, path string, fresh bool) {
 		if fresh { // nothing looked up yet, as in a program that reads once
 			clear(l.addresses)
 		}
-		m, err := l.Read(b.Context(), runNeeds)
+		m, err := l.Read(b.Context(), gpu.Query{What: runNeeds})
 		if err != nil || len(m.Devices) != 8 {
 			b.Fatalf("%d devices: %v", len(m.Devices), err)
 		}

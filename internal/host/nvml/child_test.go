@@ -22,6 +22,7 @@ import (
 // program again as a child, which prints what it read.
 const (
 	childWhat     = "NVML_TEST_WHAT"     // parts to read; its presence makes the process a child
+	childOnly     = "NVML_TEST_ONLY"     // devices that the last reading is about, as JSON; not set: all
 	childDeadline = "NVML_TEST_DEADLINE" // a duration
 	childListens  = "NVML_TEST_LISTENS"  // UUIDs: report their events until the standard input ends
 	childCounts   = "NVML_TEST_COUNTS"   // folder of the kernel driver: read for each line of the standard input
@@ -78,16 +79,21 @@ func beChild(what string) reading {
 }
 
 func readOnceOrTwice(r *reading, what gpu.What, deadline time.Duration) (gpu.Machine, error) {
-	ctx := context.Background()
+	ctx, query := context.Background(), gpu.Query{What: what}
+	if only, set := os.LookupEnv(childOnly); set {
+		if err := json.Unmarshal([]byte(only), &query.Only); err != nil {
+			return gpu.Machine{}, err
+		}
+	}
 	l, err := Open(ctx, Deadline(deadline))
 	if err != nil {
 		return gpu.Machine{}, err
 	}
 	pause := os.Getenv(childTwice)
 	if pause == "" {
-		return l.Read(ctx, what)
+		return l.Read(ctx, query)
 	}
-	if r.First, err = l.Read(ctx, what); err != nil {
+	if r.First, err = l.Read(ctx, gpu.Query{What: what}); err != nil {
 		return gpu.Machine{}, err
 	}
 	if err := os.WriteFile(pause, nil, 0o600); err != nil {
@@ -99,7 +105,7 @@ func readOnceOrTwice(r *reading, what gpu.What, deadline time.Duration) (gpu.Mac
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	return l.Read(ctx, what)
+	return l.Read(ctx, query)
 }
 
 // child reads the fake machine in a process of its own.
@@ -150,10 +156,10 @@ func machine(t *testing.T, d *fakegpu.Driver, what gpu.What) gpu.Machine {
 }
 
 // machineTwice reads, lets change happen, and reads again with the same library.
-func machineTwice(t *testing.T, d *fakegpu.Driver, what gpu.What, deadline time.Duration, change func()) reading {
+func machineTwice(t *testing.T, d *fakegpu.Driver, what gpu.What, deadline time.Duration, change func(), env ...string) reading {
 	t.Helper()
 	pause := filepath.Join(t.TempDir(), "pause")
-	cmd := childCommand(t, append(d.Env(), childTwice+"="+pause), what, deadline)
+	cmd := childCommand(t, append(append(d.Env(), childTwice+"="+pause), env...), what, deadline)
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Start(); err != nil {

@@ -3,7 +3,7 @@
 // Any driver call can hang, so calls run in goroutines of their own, and the caller waits no longer than a deadline.
 //
 //	lib, err := nvml.Open(ctx, nvml.Deadline(2*time.Second)) // a *gpu.Unavailable says why there is no GPU
-//	machine, err := lib.Read(ctx, gpu.Load|gpu.Processes)
+//	machine, err := lib.Read(ctx, gpu.Query{What: gpu.Load|gpu.Processes})
 //	for _, d := range machine.Devices { // d.Problem != "": this device is lost or did not answer }
 package nvml
 

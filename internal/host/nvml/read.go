@@ -24,13 +24,14 @@ type answer struct {
 // complete reports that all parts of the device were read.
 func (a *answer) complete() bool { return a.done && a.device.Problem == "" }
 
-// Read reads the parts of the machine that what names, and always the identity of each device. It returns at the
-// deadline. A device that is late has Problem "no answer within …" and the parts that it gave; the others are complete,
-// and their links may take a tenth of the deadline more. A lost device has a Problem too. A reading that fails leaves
-// its field nil, and Machine.Problems names it, unless the device does not have that reading. If no device can be
-// identified, the error is a *gpu.Unavailable; Read never returns an empty machine without an error.
-func (l *Library) Read(caller context.Context, what gpu.What) (gpu.Machine, error) {
-	limit := l.limit(caller)
+// Read reads what the query is about, and always the identity of each device; a device that it is not about may have that of an
+// earlier reading. Links are read only if it is about all devices. Read returns at the deadline. A device that is late has
+// Problem "no answer within …" and the parts that it gave; the others are complete, and their links may take a tenth of the
+// deadline more. A lost device has a Problem too. A reading that fails leaves its field nil, and Machine.Problems names it,
+// unless the device does not have that reading. If no device can be identified, the error is a *gpu.Unavailable; Read never
+// returns an empty machine without an error.
+func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, error) {
+	what, limit := query.What, l.limit(caller)
 	ctx, cancel := context.WithTimeout(caller, limit)
 	defer cancel()
 	select {
@@ -46,12 +47,12 @@ func (l *Library) Read(caller context.Context, what gpu.What) (gpu.Machine, erro
 		return gpu.Machine{}, late(ctx, "an earlier reading, or the library is closed", limit)
 	}
 	taken := time.Now()
-	answers := l.gather(ctx, what)
+	answers := l.gather(ctx, query)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return gpu.Machine{}, late(ctx, "", limit)
 	}
 	l.remember(answers, limit)
-	if what&gpu.Links != 0 {
+	if what&gpu.Links != 0 && query.Only == nil {
 		// If a device hung, the time is used up. Comparing the others gets a tenth of it.
 		ctx, cancel := context.WithTimeout(caller, max(limit-time.Since(taken), limit/10))
 		l.link(ctx, answers)
@@ -74,16 +75,26 @@ func (l *Library) Read(caller context.Context, what gpu.What) (gpu.Machine, erro
 }
 
 // gather starts a goroutine for each device and collects the answers until all are done or ctx ends. A device with a
-// goroutine of an earlier reading still in the driver gets no second one.
-func (l *Library) gather(ctx context.Context, what gpu.What) []answer {
+// goroutine of an earlier reading still in the driver gets no second one, and one of which the identity is known and nothing else
+// is wanted none at all.
+func (l *Library) gather(ctx context.Context, query gpu.Query) []answer {
 	answers := make([]answer, l.count)
 	said := make(chan answer, l.count*(parts+1)) // large enough that no goroutine blocks
 	waiting := 0
 	for i := range answers {
-		answers[i] = answer{index: i, device: gpu.Device{Index: i, Vendor: gpu.NVIDIA}}
+		a := &answers[i]
+		*a = answer{index: i, device: gpu.Device{Index: i, Vendor: gpu.NVIDIA}}
+		what := query.What
+		if !query.Wants(&a.device) {
+			if known := l.known[i]; known.UUID != "" {
+				a.device, a.done = known, true
+				continue
+			}
+			what = gpu.Identity
+		}
 		if l.busy[i].CompareAndSwap(false, true) {
 			waiting++
-			go l.readDevice(answers[i], what, said)
+			go l.readDevice(*a, what, said)
 		}
 	}
 	hear := func(a answer) {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/test/fakegpu"
@@ -79,6 +80,27 @@ func TestOnlyWhatIsAskedForIsRead(t *testing.T) {
 	same(t, "the processes", len(m.Processes), 0)
 	same(t, "events", got.ClockEvents, []string(nil))
 	same(t, "links", got.Links, []gpu.Link(nil))
+}
+
+// TestSomeDevices: of a device that a query is not about only the identity is read, and once that is known nothing at all.
+func TestSomeDevices(t *testing.T) {
+	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
+	d.Hang("nvmlDeviceGetTemperature", 0)
+	r := child(t, append(d.Env(), childOnly+"=[1]"), gpu.Quick, 5*time.Second)
+	got := r.Machine.Devices
+	same(t, "the identities", []gpu.UUID{got[0].UUID, got[1].UUID}, []gpu.UUID{"GPU-fa4e0000-0000-4000-8000-000000000000", "GPU-fa4e0000-0000-4000-8000-000000000001"})
+	same(t, "the problems", []string{got[0].Problem, got[1].Problem}, []string{"", ""})
+	same(t, "a reading", []bool{got[0].MemoryUsed != nil, got[1].MemoryUsed != nil, got[1].Temperature != nil}, []bool{false, true, true})
+
+	d = fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
+	d.AddProcess(0, 4242, 1<<20, fakegpu.Compute)
+	twice := machineTwice(t, d, gpu.Everything, 5*time.Second, func() { d.Hang("nvmlDeviceGetHandleByIndex_v2", fakegpu.Any) }, childOnly+"=[]")
+	for i, device := range twice.Machine.Devices {
+		first := twice.First.Devices[i]
+		same(t, "the identity", []any{device.UUID, device.Name, device.PCI, *device.MemoryTotal}, []any{first.UUID, first.Name, first.PCI, *first.MemoryTotal})
+		same(t, "readings", []any{device.Problem, device.MemoryUsed == nil, device.Links == nil}, []any{"", true, true})
+	}
+	same(t, "the second machine", []int{len(twice.Machine.Devices), len(twice.Machine.Processes), len(twice.Machine.Problems)}, []int{2, 0, 0})
 }
 
 const deciding = gpu.Identity | gpu.Quick | gpu.Processes | gpu.Faults | gpu.Deciding

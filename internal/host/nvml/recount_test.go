@@ -38,7 +38,7 @@ func beCounter(kernel string) {
 		case lines.Text() == "anew":
 			what |= gpu.Anew
 		}
-		m, err := l.Read(ctx, what)
+		m, err := l.Read(ctx, gpu.Query{What: what})
 		fmt.Println(len(m.Devices), err)
 	}
 }

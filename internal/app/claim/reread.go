@@ -1,0 +1,179 @@
+package claim
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/store"
+)
+
+// A claim reads the machine more than once: leases begin and end while it is read, memory of a job that has ended is not
+// free yet, a request waits. Each call of the driver costs time, and a driver that is asked often slows the jobs down. So
+// a reading is only about the devices of which it can change the answer; the others keep their last one.
+
+// reading says when a device was read.
+type reading struct {
+	since store.Generation // it shows all changes of leases up to this one
+	at    time.Time
+}
+
+// cause is why the machine is read again.
+type cause int
+
+const (
+	changedUse   cause = iota // the use of devices may have changed, which no file shows
+	staleReading              // a lease has begun or ended since the reading
+)
+
+// longestKept is how long a device keeps its reading while another's lease is in the way: a fault of it is heeded no later.
+const longestKept = 10 * time.Second
+
+// firstQuery is what a request reads first: where it names devices by number, more than the identity of those only. The
+// identity of the others is needed, because masks and numbers in variables rest on all of them.
+func firstQuery(host *machine.Host, spec job.Spec, whose Subject) gpu.Query {
+	query := gpu.Query{What: Needed(spec)}
+	if !host.Hardware() || whose.Running || spec.KeepWhile != "" || spec.Moving != "" || spec.MIG != "" || query.What&gpu.Links != 0 {
+		return query
+	}
+	var named []int
+	for _, name := range spec.Devices {
+		index, err := strconv.Atoi(strings.TrimSpace(name))
+		if err != nil {
+			return query
+		}
+		named = append(named, index)
+	}
+	query.Only = named
+	return query
+}
+
+// readFirst does not wait for devices that are late, unless all are.
+func readFirst(ctx context.Context, host *machine.Host, query gpu.Query) (m gpu.Machine, partial bool, err error) {
+	if m, partial, err = host.ReadFast(ctx, query); err != nil && partial {
+		partial = false
+		m, err = host.ReadAll(ctx, query.What)
+	}
+	return m, partial, err
+}
+
+// reread reads again what may have changed. Where that fails, the last reading stays.
+func (c *claimer) reread(ctx context.Context, why cause, read machine.Reader) error {
+	q, now := c.request, reading{since: c.folder.Generation(c.boot)}
+	query := c.nextQuery(why)
+	m, err := read(ctx, query)
+	if err == nil && query.Only != nil {
+		whole, same := m.CompletedBy(q.machine, query)
+		if m = whole; !same {
+			query.Only = nil
+			m, err = read(ctx, query)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	now.at = time.Now()
+	q.accept(m, query, now)
+	q.noteInvisible()
+	return nil
+}
+
+// readWhole reads the whole machine, as the first reading would have.
+func (c *claimer) readWhole(ctx context.Context) error {
+	return c.reread(ctx, changedUse, func(ctx context.Context, query gpu.Query) (m gpu.Machine, err error) {
+		m, c.request.partial, err = readFirst(ctx, c.host, query)
+		return m, err
+	})
+}
+
+// rereadAll waits for devices that were late.
+func (c *claimer) rereadAll(ctx context.Context) error {
+	c.request.partial = false
+	now := reading{since: c.folder.Generation(c.boot)}
+	m, err := c.host.ReadAll(ctx, Needed(c.request.spec))
+	if err == nil {
+		now.at = time.Now()
+		c.request.accept(m, gpu.Query{}, now)
+	}
+	return err
+}
+
+// accept makes m the machine of the request. The devices that the query was not about keep the times of their readings.
+func (q *request) accept(m gpu.Machine, query gpu.Query, now reading) {
+	kept := map[gpu.UUID]reading{}
+	for i := range m.Devices {
+		if d := &m.Devices[i]; !query.Wants(d) {
+			kept[d.UUID] = q.lastReading(d.UUID)
+		}
+	}
+	q.machine, q.kept, q.since, q.readAt, q.narrow = m, kept, now.since, now.at, false
+}
+
+// lastReading says when the device, or the device of the slice, was last read.
+func (q *request) lastReading(id gpu.UUID) reading {
+	if r, kept := q.kept[id]; kept {
+		return r
+	}
+	return reading{q.since, q.readAt}
+}
+
+// nextQuery is what the next reading has to be about. The leases are looked at after the count of changes was read: the end
+// of one that is seen here is a change since the reading.
+func (c *claimer) nextQuery(why cause) gpu.Query {
+	q := c.request
+	query := gpu.Query{What: Needed(q.spec)}
+	if len(q.absent) > 0 {
+		query.What |= gpu.Anew
+		return query
+	}
+	if !q.host.Hardware() || q.narrow || q.final {
+		return query
+	}
+	sight, err := c.folder.Sight(c.boot)
+	if err != nil {
+		return query
+	}
+	query.Only = []int{}
+	all := true
+	for i := range q.machine.Devices {
+		switch d := &q.machine.Devices[i]; {
+		case d.Vendor != gpu.NVIDIA:
+		case q.keepsReading(d, sight, why):
+			all = false
+		default:
+			query.Only = append(query.Only, d.Index)
+		}
+	}
+	if all {
+		query.Only = nil
+	}
+	return query
+}
+
+// keepsReading reports whether a new reading of the device would change nothing: it was just read and no lease of it has
+// changed, or another's lease is in the way whatever is read.
+func (q *request) keepsReading(d *gpu.Device, sight store.Sight, why cause) bool {
+	last, change := q.lastReading(d.UUID), sight.Changes[d.UUID].Generation
+	switch {
+	case d.UUID == "" || d.Problem != "" || d.Unlisted != "" || d.UsesMIG() || time.Since(last.at) > longestKept:
+		return false
+	case why == staleReading && change <= last.since && time.Since(last.at) < machine.Fresh/2:
+		return true
+	}
+	return sight.Leased[job.DeviceHash(d.UUID)] && change == q.view.Changes[d.UUID].Generation && q.isInTheWay(d.UUID)
+}
+
+// isInTheWay reports whether the device had, at the last attempt, a lease that leaves nothing of it to this request.
+func (q *request) isInTheWay(id gpu.UUID) bool {
+	if q.subject.Running || q.spec.Share > 0 || q.spec.Moving != "" || q.allocation() != "" || len(q.enclosingLeases(q.view.Held)) > 0 {
+		return false
+	}
+	return slices.ContainsFunc(q.view.Held, func(l job.Lease) bool {
+		return l.Share == 0 && l.Parent == "" && l.Allocation == "" && !l.Ended && l.Holds(id)
+	})
+}
