@@ -20,6 +20,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/store"
 )
@@ -396,7 +397,7 @@ func (q *request) lostLease(held []job.Lease) (note visible.Note) {
 	if !set || id == "" || q.host.PrivateState || slices.ContainsFunc(held, func(l job.Lease) bool { return l.ID == id }) {
 		return note
 	}
-	return visible.Note{Code: visible.CodeLeaseGone, Text: fmt.Sprintf("lease %s, which GPUARD_LEASE names, is over: its GPUs may be another job's by now", gpu.Brief(gpu.Clean(id)))}
+	return visible.Note{Code: visible.CodeLeaseGone, Text: fmt.Sprintf("lease %s, which GPUARD_LEASE names, is over: its GPUs may be another job's by now", prose.Brief(prose.Clean(id)))}
 }
 
 // enclosingLeases lists the lease this process, or the running one, is inside of and the leases that one is a part of,

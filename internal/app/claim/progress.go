@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"gpuard/internal/app/registry"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 )
 
@@ -65,7 +65,7 @@ func (w *waiting) showProgress(there bool) {
 
 // ticketName is the owner and the command of a ticket.
 func (w *waiting) ticketName(t job.Ticket) string {
-	return fmt.Sprintf("%s of %s (%s)", gpu.Clean(t.Command), w.host.Names(t.UID), pick.PIDText(t.PID, w.elsewhere(t.Namespace)))
+	return fmt.Sprintf("%s of %s (%s)", prose.Clean(t.Command), w.host.Names(t.UID), pick.PIDText(t.PID, w.elsewhere(t.Namespace)))
 }
 
 // elsewhere reports whether PIDs of a namespace say nothing here.
@@ -149,7 +149,7 @@ func (w *waiting) holderOf(r job.Reason) status.Holder {
 	}
 	if i := slices.IndexFunc(q.view.Held, func(l job.Lease) bool { return l.ID == r.Lease }); r.Lease != "" && i >= 0 {
 		l := q.view.Held[i]
-		h.User, h.Command, h.PID, h.Since = w.host.Names(l.UID), gpu.Clean(l.Command), l.PID, l.Since
+		h.User, h.Command, h.PID, h.Since = w.host.Names(l.UID), prose.Clean(l.Command), l.PID, l.Since
 		h.Apart = w.elsewhere(l.Namespace)
 		if l.Ended {
 			if h.PID, h.Awaited = 0, l.Awaited(time.Now()); !h.Awaited.IsZero() {
@@ -157,16 +157,16 @@ func (w *waiting) holderOf(r job.Reason) status.Holder {
 			}
 			h.Keeper = "somebody"
 			if len(l.HeldBy) > 0 {
-				h.Keeper = fmt.Sprintf("PID %d (%s)", l.HeldBy[0].PID, gpu.Brief(l.HeldBy[0].Command))
+				h.Keeper = fmt.Sprintf("PID %d (%s)", l.HeldBy[0].PID, prose.Brief(l.HeldBy[0].Command))
 			}
 			if p := l.Stuck(); p != nil && !h.Apart {
-				h.Keeper = fmt.Sprintf("PID %d (%s, stopped: kill -CONT %[1]d)", p.PID, gpu.Brief(p.Command))
+				h.Keeper = fmt.Sprintf("PID %d (%s, stopped: kill -CONT %[1]d)", p.PID, prose.Brief(p.Command))
 			}
 		}
 		return h
 	}
 	if len(r.Processes) > 0 && r.Processes[0].PID != 0 {
-		h.User, h.Command, h.PID = gpu.Clean(r.Processes[0].User), gpu.Brief(gpu.Clean(r.Processes[0].Command)), r.Processes[0].PID
+		h.User, h.Command, h.PID = prose.Clean(r.Processes[0].User), prose.Brief(prose.Clean(r.Processes[0].Command)), r.Processes[0].PID
 		return h
 	}
 	h.Text = r.Text

@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/queue"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/launch"
@@ -373,7 +374,7 @@ func want(spec job.Spec) string {
 	text := fmt.Sprintf("%d GPUs", n)
 	switch {
 	case spec.MIG != "":
-		text = "a " + gpu.Clean(spec.MIG) + " slice"
+		text = "a " + prose.Clean(spec.MIG) + " slice"
 	case n == 1:
 		text = "1 GPU"
 	}

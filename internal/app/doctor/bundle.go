@@ -18,6 +18,7 @@ import (
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/redact"
 	"gpuard/internal/host/atomicfile"
 )
@@ -113,11 +114,11 @@ func scrubber(host *machine.Host, s hostinfo.Site) *redact.Scrubber {
 	add(redact.User, host.Names(uint32(os.Geteuid())), value("USER"), value("LOGNAME"), value("SUDO_USER"), filepath.Base(value("HOME")))
 	for _, p := range s.Machine.Found.Processes {
 		add(redact.User, p.User)
-		add(redact.Command, p.Command, gpu.Brief(p.Command))
+		add(redact.Command, p.Command, prose.Brief(p.Command))
 	}
 	for _, l := range s.Leftovers.Found {
 		add(redact.User, l.User)
-		add(redact.Command, l.Command, gpu.Brief(l.Command))
+		add(redact.Command, l.Command, prose.Brief(l.Command))
 	}
 	var keep []string
 	for _, p := range s.Pythons.Found {

@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/visible"
 )
 
@@ -64,7 +65,7 @@ func chosen(asked string) ([]runtime, error) {
 		for _, r := range all {
 			names = append(names, r.name)
 		}
-		return nil, exit.Usagef("cannot explain the runtime %q: write one of %s; tinygrad:0.11 is tinygrad of that version", gpu.Clean(asked), strings.Join(slices.Compact(names), ", "))
+		return nil, exit.Usagef("cannot explain the runtime %q: write one of %s; tinygrad:0.11 is tinygrad of that version", prose.Clean(asked), strings.Join(slices.Compact(names), ", "))
 	}
 	return out, nil
 }
@@ -123,8 +124,8 @@ func subjectOf(what []string) (target string, given []string, err error) {
 		case variableName(w):
 			return "", nil, exit.Usagef("cannot explain %q: write its value too, such as %s=0; gpuard explain alone reads this shell's variables", w, w)
 		default:
-			value := cmp.Or(gpu.Clean(strings.TrimPrefix(w, "=")), "0")
-			return "", nil, exit.Usagef("cannot explain %q: write a process or lease id, or VAR=VALUE, such as CUDA_VISIBLE_DEVICES=%s", gpu.Clean(w), value)
+			value := cmp.Or(prose.Clean(strings.TrimPrefix(w, "=")), "0")
+			return "", nil, exit.Usagef("cannot explain %q: write a process or lease id, or VAR=VALUE, such as CUDA_VISIBLE_DEVICES=%s", prose.Clean(w), value)
 		}
 	}
 	return "", what, nil

@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/app/registry"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/visible"
 )
 
@@ -40,7 +41,7 @@ func explainProcess(host *machine.Host, x *Explanation, target string, asked []r
 	if err != nil {
 		return err
 	}
-	x.Process = &examined{PID: pid, User: gpu.Clean(p.User), Command: gpu.Clean(p.Command), Container: p.Container, Cgroup: p.Cgroup, Job: visible.Allocation(env), Variables: []string{}, Beaten: []string{}}
+	x.Process = &examined{PID: pid, User: prose.Clean(p.User), Command: prose.Clean(p.Command), Container: p.Container, Cgroup: p.Cgroup, Job: visible.Allocation(env), Variables: []string{}, Beaten: []string{}}
 	x.note(visible.CodeAtStart, "this is the environment that the process was started with; what it has changed since then cannot be seen from outside")
 	inside := devicesInside(host, x, p, env)
 	used := x.see(asked, servers(host, env, pid), inside)
@@ -96,7 +97,7 @@ func environment(host *machine.Host, pid int, target string) (gpu.Process, visib
 func Unreadable(p gpu.Process, pid, euid int, target string) error {
 	what := fmt.Sprintf("cannot explain process %d", pid)
 	if p.Command != "" {
-		what += fmt.Sprintf(" (%s)", gpu.Clean(p.Command))
+		what += fmt.Sprintf(" (%s)", prose.Clean(p.Command))
 	}
 	ask := "sudo gpuard explain " + target
 	switch {
@@ -109,7 +110,7 @@ func Unreadable(p gpu.Process, pid, euid int, target string) error {
 	case *p.UID == 0:
 		return fmt.Errorf("%s: it belongs to root, and only root may read its environment: %s", what, ask)
 	}
-	return fmt.Errorf("%s: it belongs to the user %s, and only that user and root may read its environment: %s", what, gpu.Clean(p.User), ask)
+	return fmt.Errorf("%s: it belongs to the user %s, and only that user and root may read its environment: %s", what, prose.Clean(p.User), ask)
 }
 
 // devicesInside is the machine as the process can open it: its Slurm job and its container may hold less than there is.
@@ -193,9 +194,9 @@ func belongs(host *machine.Host, x *Explanation, p gpu.Process, env visible.Env)
 	switch {
 	case id == "", l != nil && l.ID == id:
 	case err != nil:
-		x.note(visible.CodeLeaseGone, "the process names lease %s, and the leases cannot be read: %v", gpu.Clean(id), err)
+		x.note(visible.CodeLeaseGone, "the process names lease %s, and the leases cannot be read: %v", prose.Clean(id), err)
 	default:
-		x.note(visible.CodeLeaseGone, "lease %s, which the process names, is not a live lease of %s: its GPUs may be another job's by now", gpu.Clean(id), p.User)
+		x.note(visible.CodeLeaseGone, "lease %s, which the process names, is not a live lease of %s: its GPUs may be another job's by now", prose.Clean(id), p.User)
 	}
 	return l
 }
@@ -217,7 +218,7 @@ func (x *Explanation) compare(l *job.Lease, used []runtime, env visible.Env) {
 		d, _, ok := x.Machine.Find(id)
 		read := ok && slices.ContainsFunc(used, func(r runtime) bool { return slices.Contains(r.vendors, d.Vendor) })
 		if read && !seen(id) && otherRank(env, id) {
-			x.note(visible.CodeLeaseUnseen, "lease %s holds %s for another rank (--ranks=own): this process is rank %s", l.ID, x.where(id), gpu.Clean(rank(env)))
+			x.note(visible.CodeLeaseUnseen, "lease %s holds %s for another rank (--ranks=own): this process is rank %s", l.ID, x.where(id), prose.Clean(rank(env)))
 		} else if read && !seen(id) {
 			matches = false
 			x.note(visible.CodeLeaseUnseen, "lease %s holds %s, which the process does not see: it stays leased and unused", l.ID, x.where(id))
@@ -262,7 +263,7 @@ func Environment(host *machine.Host, env visible.Env, pid int, m gpu.Machine) (x
 		wins, _ := visible.Deciding(env, r.label, x.Machine, inside)
 		for _, pair := range wins {
 			if name, _, _ := strings.Cut(pair, "="); name != "CUDA_DEVICE_ORDER" && !slices.Contains(masks, pair) {
-				masks = append(masks, gpu.Clean(pair))
+				masks = append(masks, prose.Clean(pair))
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 	"gpuard/internal/host/devicestate"
 )
@@ -26,9 +27,9 @@ const longestReason = 500
 // Drain takes devices out of use: they get no new lease until Undrain, and present leases stay until their end. If one
 // name is wrong, none is drained. Only root and the owner of the state folder may.
 func Drain(ctx context.Context, host *machine.Host, names []string, reason string) ([]status.Drained, error) {
-	reason = gpu.Clean(reason)
+	reason = prose.Clean(reason)
 	if n := utf8.RuneCountInString(reason); n > longestReason {
-		return nil, exit.Usagef("cannot drain %s: the reason has %d characters; say it in %d", gpu.Brief(strings.Join(names, ",")), n, longestReason)
+		return nil, exit.Usagef("cannot drain %s: the reason has %d characters; say it in %d", prose.Brief(strings.Join(names, ",")), n, longestReason)
 	}
 	devices, m, err := drainable(ctx, host, "drain", names)
 	var out []status.Drained
@@ -147,7 +148,7 @@ func drainable(ctx context.Context, host *machine.Host, verb string, names []str
 			why := strings.TrimPrefix(refusal.Summary, "cannot find device ")
 			return nil, m, exit.Usagef("cannot %s device %s; gpuard status shows what there is", verb, why)
 		case d.Parent != "":
-			return nil, m, exit.Usagef("cannot %s %s: it is a part of %s; name the whole GPU: gpuard %s %d", verb, gpu.Clean(name), d.Label, verb, d.Index)
+			return nil, m, exit.Usagef("cannot %s %s: it is a part of %s; name the whole GPU: gpuard %s %d", verb, prose.Clean(name), d.Label, verb, d.Index)
 		case d.UUID == "":
 			return nil, m, fmt.Errorf("cannot %s %s: it does not say its UUID, so nothing can be noted about it; it gets no lease either", verb, d.Label)
 		case slices.ContainsFunc(out, func(o job.Given) bool { return o.UUID == d.UUID }):
@@ -177,10 +178,10 @@ func mark(host *machine.Host, m gpu.Machine, d job.Given, verb, name string, cha
 	}
 	switch {
 	case errors.Is(err, os.ErrPermission) && f.Owner == 0:
-		return fmt.Errorf(`cannot %s %s: only root may; type: sudo "$(command -v gpuard)" %s %s`, verb, d.Label, verb, gpu.Clean(name))
+		return fmt.Errorf(`cannot %s %s: only root may; type: sudo "$(command -v gpuard)" %s %s`, verb, d.Label, verb, prose.Clean(name))
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf(`cannot %s %s: only root and %s, who owns %s, may; type: sudo "$(command -v gpuard)" %s %s`,
-			verb, d.Label, host.Names(f.Owner), f.Path, verb, gpu.Clean(name))
+			verb, d.Label, host.Names(f.Owner), f.Path, verb, prose.Clean(name))
 	case err != nil:
 		return fmt.Errorf("cannot %s %s: %w", verb, d.Label, err)
 	}
@@ -191,7 +192,7 @@ func mark(host *machine.Host, m gpu.Machine, d job.Given, verb, name string, cha
 func administrator(host *machine.Host) string {
 	uid := uint32(os.Geteuid())
 	if person, ok := host.Env.Lookup("SUDO_USER"); ok && uid == 0 && person != "" && person != "root" {
-		return gpu.Clean(person) + " as root"
+		return prose.Clean(person) + " as root"
 	}
 	return host.Names(uid)
 }

@@ -16,6 +16,7 @@ import (
 	"gpuard/internal/app/registry"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/leftover"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/host/files"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/sys"
@@ -200,7 +201,7 @@ func OwnLeftovers(ctx context.Context, host *machine.Host) []string {
 	var out []string
 	for _, r := range rows {
 		if r.PID > 0 && !r.Zombie && !r.Spared && (root || r.UID != nil && int(*r.UID) == uid) {
-			out = append(out, fmt.Sprintf("%d\t%s", r.PID, gpu.Brief(r.Command)))
+			out = append(out, fmt.Sprintf("%d\t%s", r.PID, prose.Brief(r.Command)))
 		}
 	}
 	return out
@@ -281,7 +282,7 @@ func gone(ctx context.Context, host *machine.Host, targets []*evictee, longest t
 }
 
 func (t *evictee) outcome(grace time.Duration, force bool) leftover.Evicted {
-	e := leftover.Evicted{PID: t.row.PID, User: t.row.User, Command: gpu.Clean(t.row.Command), Gone: t.gone}
+	e := leftover.Evicted{PID: t.row.PID, User: t.row.User, Command: prose.Clean(t.row.Command), Gone: t.gone}
 	switch {
 	case t.gone:
 	case t.err != nil && !errors.Is(t.err, syscall.ESRCH):

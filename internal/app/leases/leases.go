@@ -16,6 +16,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 	"gpuard/internal/host/store"
 )
@@ -179,7 +180,7 @@ type NoLease struct{ id string }
 
 // Error says where leases are listed.
 func (n *NoLease) Error() string {
-	return fmt.Sprintf("cannot release %s: there is no such lease; see gpuard status", gpu.Clean(n.id))
+	return fmt.Sprintf("cannot release %s: there is no such lease; see gpuard status", prose.Clean(n.id))
 }
 
 // releasable refuses to end a lease that a running command relies on.
@@ -200,11 +201,11 @@ func releasable(host *machine.Host, folder *store.Folder, l job.Lease) error {
 		}
 		return nil
 	case l.Namespace != host.Proc.Namespace():
-		return fmt.Errorf("its command %s may be running in another PID namespace; end it there", gpu.Clean(l.Command))
+		return fmt.Errorf("its command %s may be running in another PID namespace; end it there", prose.Clean(l.Command))
 	case registry.CommandAlive(host, l) && slices.Contains(host.Proc.Tree(l.PID), os.Getpid()):
-		return fmt.Errorf("its command %s (process %d) is running and started this; leave it, such as by exit", gpu.Clean(l.Command), l.PID)
+		return fmt.Errorf("its command %s (process %d) is running and started this; leave it, such as by exit", prose.Clean(l.Command), l.PID)
 	case registry.CommandAlive(host, l):
-		return fmt.Errorf("its command %s (process %d) is running; end it first: kill %d", gpu.Clean(l.Command), l.PID, l.PID)
+		return fmt.Errorf("its command %s (process %d) is running; end it first: kill %d", prose.Clean(l.Command), l.PID, l.PID)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/queue"
 	"gpuard/internal/core/status"
 )
@@ -22,7 +23,7 @@ func lines(host *machine.Host, s *status.Report, m gpu.Machine, held []job.Lease
 	defer folder.Close() //nolint:errcheck // read only
 	tickets, problems := folder.Tickets()
 	for _, p := range problems {
-		notes = append(notes, fmt.Sprintf("%s of %s %s", gpu.Clean(p.Path), host.Names(p.UID), p.Text))
+		notes = append(notes, fmt.Sprintf("%s of %s %s", prose.Clean(p.Path), host.Names(p.UID), p.Text))
 	}
 	if len(tickets) == 0 {
 		return notes

@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/host/devicestate"
 	"gpuard/internal/host/kmsg"
 )
@@ -117,11 +118,11 @@ func (h *Host) DeviceMarks(m *gpu.Machine) (map[gpu.UUID]devicestate.Mark, []gpu
 
 // drainedBy is the text for a drained device: the reason, the user, and since when.
 func drainedBy(m devicestate.Mark) string {
-	why := gpu.Clean(m.Reason)
+	why := prose.Clean(m.Reason)
 	if why == "" {
 		why = "no reason given"
 	}
-	return fmt.Sprintf("%s (%s, since %s)", why, gpu.Clean(m.By), m.Since.Local().Format("2 Jan 15:04"))
+	return fmt.Sprintf("%s (%s, since %s)", why, prose.Clean(m.By), m.Since.Local().Format("2 Jan 15:04"))
 }
 
 // WatchErrors returns a channel of the driver's errors on devices, from the driver's events and from the kernel's log,
@@ -265,7 +266,7 @@ func nameOfDevice(m gpu.Machine, id gpu.UUID) string {
 	if d, _, ok := m.Find(id); ok {
 		return DeviceName(m, *d)
 	}
-	return "GPU " + gpu.Clean(string(id))
+	return "GPU " + prose.Clean(string(id))
 }
 
 func ownerOf(path string) (uint32, bool) {

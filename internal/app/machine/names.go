@@ -9,6 +9,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // DeviceName is "GPU 2", or "GPU amd:2" where the machine has GPUs of several vendors.
@@ -27,7 +28,7 @@ func BaseName(command []string) string {
 	if len(command) == 0 {
 		return ""
 	}
-	return gpu.Clean(filepath.Base(command[0]))
+	return prose.Clean(filepath.Base(command[0]))
 }
 
 // JobName is what a job is called in its lease, which all users can read: no arguments.
@@ -35,7 +36,7 @@ func JobName(spec job.Spec) string { return cmp.Or(spec.Name, BaseName(spec.Comm
 
 // CommandWord is the base name of a command line. It is cut, for a line longer than PIPE_BUF may block its writer
 // (pipe(7)).
-func CommandWord(line string) string { return gpu.Brief(BaseName(strings.Fields(line))) }
+func CommandWord(line string) string { return prose.Brief(BaseName(strings.Fields(line))) }
 
 // NameOf is what people call a device; its UUID where it cannot be read.
 func NameOf(m gpu.Machine, id gpu.UUID) string {

@@ -5,6 +5,7 @@ import (
 
 	"gpuard/internal/core/devfile"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // ProveUse returns nil if a process has the device open, or the device of the slice. Whoever signals a process that a
@@ -13,7 +14,7 @@ import (
 func (h *Host) ProveUse(m gpu.Machine, pid int, id gpu.UUID) error {
 	d, _, known := m.Find(id)
 	if !known {
-		return fmt.Errorf("nothing proves that it uses a GPU: device %s is gone", gpu.Clean(string(id)))
+		return fmt.Errorf("nothing proves that it uses a GPU: device %s is gone", prose.Clean(string(id)))
 	}
 	files, err := h.Proc.DevicesHeld(pid)
 	switch {

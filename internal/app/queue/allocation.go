@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/journal"
 )
@@ -24,7 +24,7 @@ func allocated(env visible.Env) string {
 		}
 		return '_'
 	}
-	return "-" + strings.Map(plain, strings.ReplaceAll(allocation, ":", "-")+"-"+gpu.Brief(node))
+	return "-" + strings.Map(plain, strings.ReplaceAll(allocation, ":", "-")+"-"+prose.Brief(node))
 }
 
 // stale is the age from which the queue of an allocation is removed. Its logs lie in it, and a job that is requeued goes

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"gpuard/internal/app/exit"
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/journal"
@@ -59,7 +59,7 @@ func notify(dir string, lines *journal.Journal, all *record.State, run int) erro
 	}
 	state, last := stateOf(all, run), all.Runs[run].Last()
 	e := Entry{Number: run + 1, Name: all.Runs[run].Name, State: state, Exit: &last.Exit, Signal: last.Signal, Starts: all.Runs[run].Starts}
-	text := fmt.Sprintf("job %d (%s): %s", e.Number, gpu.Clean(e.Name), e.Ending())
+	text := fmt.Sprintf("job %d (%s): %s", e.Number, prose.Clean(e.Name), e.Ending())
 	env, err := environment(filepath.Join(dir, envFolder), j.Env)
 	if err != nil {
 		return err

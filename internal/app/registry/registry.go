@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/visible"
 )
 
@@ -41,7 +42,7 @@ func Leases(host *machine.Host, m gpu.Machine) ([]job.Lease, []string, error) {
 	}
 	var notes []string
 	for _, p := range problems {
-		notes = append(notes, fmt.Sprintf("%s of %s %s", gpu.Clean(p.Path), host.Names(p.UID), p.Text))
+		notes = append(notes, fmt.Sprintf("%s of %s %s", prose.Clean(p.Path), host.Names(p.UID), p.Text))
 	}
 	if note := host.OwnerNote(folder.Path, folder.Owner); note != "" {
 		notes = append(notes, note)
@@ -79,16 +80,16 @@ func Target(host *machine.Host, verb, target string, m gpu.Machine) (int, *job.L
 	}
 	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == target })
 	if i < 0 {
-		return 0, nil, exit.Usagef("cannot %s %s: it is neither a process id nor a live lease; gpuard status shows both", verb, gpu.Clean(target))
+		return 0, nil, exit.Usagef("cannot %s %s: it is neither a process id nor a live lease; gpuard status shows both", verb, prose.Clean(target))
 	}
 	l := &held[i]
 	switch {
 	case l.Unreadable:
 		return 0, nil, fmt.Errorf("cannot %s %s: the lease of %s cannot be read; name its process instead", verb, target, l.User)
 	case l.Namespace != host.Proc.Namespace():
-		return 0, nil, fmt.Errorf("cannot %s %s: its command %s runs in another PID namespace; ask inside that container", verb, target, gpu.Clean(l.Command))
+		return 0, nil, fmt.Errorf("cannot %s %s: its command %s runs in another PID namespace; ask inside that container", verb, target, prose.Clean(l.Command))
 	case !CommandAlive(host, *l):
-		return 0, nil, exit.Usagef("cannot %s %s: its command %s (process %d) has ended; to free its GPUs: gpuard release %s", verb, target, gpu.Clean(l.Command), l.PID, target)
+		return 0, nil, exit.Usagef("cannot %s %s: its command %s (process %d) has ended; to free its GPUs: gpuard release %s", verb, target, prose.Clean(l.Command), l.PID, target)
 	}
 	return l.PID, l, nil
 }

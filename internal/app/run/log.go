@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/machine"
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/logfile"
 )
@@ -29,7 +29,7 @@ func logLine(text string) string {
 
 // commandLine is the whole command as a shell would read it, because only the owner reads this log. Control characters
 // are replaced.
-func commandLine(argv []string) string { return gpu.Clean(shellquote.Words(shellquote.Sh, argv...)) }
+func commandLine(argv []string) string { return prose.Clean(shellquote.Words(shellquote.Sh, argv...)) }
 
 // logged writes what was said in another way.
 func (s *supervision) logged(text string) {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/machine"
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/ranks"
 	"gpuard/internal/host/launch"
 )
@@ -57,7 +57,7 @@ func sayMissing(host *machine.Host, crew ranks.Crew, c *launch.Crew) bool {
 			continue
 		}
 		others := slices.Concat(slices.Delete(slices.Clone(trees), rank, rank+1)...)
-		m := missing{Schema: "gpuard.run-missing/1", Rank: rank, PID: tree[len(tree)-1], Last: gpu.Clean(host.Proc.LastLine(tree, others))}
+		m := missing{Schema: "gpuard.run-missing/1", Rank: rank, PID: tree[len(tree)-1], Last: prose.Clean(host.Proc.LastLine(tree, others))}
 		if s, err := host.Proc.Stat(m.PID); err == nil {
 			m.State = s.State
 		}
@@ -75,7 +75,7 @@ func reportMissing(m missing, leader int, crew ranks.Crew) {
 	text := fmt.Sprintf("gpuard: rank %d (PID %d) has not joined the others for %v: it has no connection to port %d, where rank %d waits; %s",
 		m.Rank, m.PID, crew.Join, crew.Port, leader, cmp.Or(state, "it is in state "+m.State))
 	if m.Last != "" {
-		text += fmt.Sprintf("; its last line: %q", gpu.Brief(m.Last))
+		text += fmt.Sprintf("; its last line: %q", prose.Brief(m.Last))
 	} else {
 		text += fmt.Sprintf("; see where: py-spy dump --pid %d", m.PID)
 	}

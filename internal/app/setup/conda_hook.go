@@ -8,6 +8,7 @@ import (
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
@@ -63,7 +64,7 @@ func (h hook) again(fish bool) string {
 }
 
 func (h hook) lost() string {
-	return "gpuard: " + gpu.Clean(h.program) + " cannot be used, so this environment sees NO GPU; install gpuard again, or take this away: gpuard setup conda --remove"
+	return "gpuard: " + prose.Clean(h.program) + " cannot be used, so this environment sees NO GPU; install gpuard again, or take this away: gpuard setup conda --remove"
 }
 
 // hide is what hides every GPU: settings, as NAME=VALUE, and variables that go.

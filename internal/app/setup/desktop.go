@@ -9,8 +9,8 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/lint"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/files"
 	"gpuard/internal/text/desktop"
@@ -32,10 +32,10 @@ func (d Desktop) id() string {
 
 // Key is what the setup is remembered by.
 func (d Desktop) Key() (string, error) {
-	if gpu.Clean(d.Name) != d.Name {
+	if prose.Clean(d.Name) != d.Name {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot call an entry %q: a name in a menu is one line of printable text", d.Name)}
 	}
-	if d.id() == "." || d.id() == "/" || d.id() == "" || gpu.Clean(d.id()) != d.id() {
+	if d.id() == "." || d.id() == "/" || d.id() == "" || prose.Clean(d.id()) != d.id() {
 		return "", &exit.Usage{Text: fmt.Sprintf("cannot set up the program %q: write the name of its desktop entry, such as org.blender.Blender", d.App)}
 	}
 	if d.Name != "" {

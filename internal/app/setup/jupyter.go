@@ -14,8 +14,8 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/suggest"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/files"
@@ -116,7 +116,7 @@ func (j Jupyter) Wish() (Wish, error) {
 	if err != nil {
 		return Wish{}, err
 	}
-	if strings.TrimSpace(j.Name) != j.Name || gpu.Clean(j.Name) != j.Name {
+	if strings.TrimSpace(j.Name) != j.Name || prose.Clean(j.Name) != j.Name {
 		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot use the name %q: write it in one line, without blanks around it", j.Name)}
 	}
 	found, err := j.find(base)

@@ -7,7 +7,7 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/store"
@@ -75,7 +75,7 @@ func (s Systemd) Wish() (Wish, error) {
 	if err != nil {
 		return Wish{}, err
 	}
-	if strings.ContainsAny(program, "$\"'\\") || gpu.Clean(program) != program {
+	if strings.ContainsAny(program, "$\"'\\") || prose.Clean(program) != program {
 		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot name %q in a unit: systemd takes no such name for a program; install gpuard elsewhere", program)}
 	}
 	where, err := s.Setup.unitFolders(s.User)
@@ -140,7 +140,7 @@ func (s Systemd) whole(name, path, program string) (Wish, error) {
 	for i, word := range command {
 		words[i] = unit.Word(word, false)
 	}
-	if strings.Contains(s.Folder, "\\") || strings.TrimSpace(s.Folder) != s.Folder || gpu.Clean(s.Folder) != s.Folder {
+	if strings.Contains(s.Folder, "\\") || strings.TrimSpace(s.Folder) != s.Folder || prose.Clean(s.Folder) != s.Folder {
 		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot name the folder %q in a unit: call it from another one", s.Folder)}
 	}
 	target, pause := "multi-user.target", ""

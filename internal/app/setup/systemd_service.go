@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"gpuard/internal/app/exit"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/lint"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/host/files"
 	"gpuard/internal/text/unit"
 )
@@ -114,7 +114,7 @@ func (u service) commands() ([][]unit.Command, error) {
 			case strings.Contains(c.Prefix, "|"):
 				return nil, refused("its ExecStart= begins with |, which starts a shell; write the shell yourself: /bin/sh -c '…'")
 			case name == "gpuard":
-				return nil, refused("it starts gpuard itself: %s; change that line, or the setup that wrote it", gpu.Clean(line))
+				return nil, refused("it starts gpuard itself: %s; change that line, or the setup that wrote it", prose.Clean(line))
 			case strings.Contains(c.Program, "$") && !strings.Contains(c.Prefix, ":"):
 				return nil, refused("the path of its program has a $, which an argument may not have")
 			case name == "podman" || name == "docker":
@@ -176,7 +176,7 @@ func (u service) notes(noWait bool) (notes []string) {
 		text, _ := files.Read(path) // one that cannot be read is for systemd to mind
 		for line := range strings.Lines(string(text.Content)) {
 			if name, value, _ := strings.Cut(strings.TrimSpace(line), "="); !strings.ContainsAny(name, "#;") {
-				obeyed("in "+path+", ", name, gpu.Clean(value))
+				obeyed("in "+path+", ", name, prose.Clean(value))
 			}
 		}
 	}

@@ -15,9 +15,9 @@ import (
 
 	"gpuard/internal/app/leases"
 	"gpuard/internal/app/machine"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/leftover"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/trend"
 	"gpuard/internal/host/tty"
 	"gpuard/internal/host/webhook"
@@ -144,7 +144,7 @@ func (o *Owner) end(rules policy.Watch, t trend.Trouble) {
 func outcome(p *trend.Outsider, done leftover.Evicted, err error) string {
 	switch {
 	case err != nil:
-		return gpu.Clean(err.Error())
+		return prose.Clean(err.Error())
 	case !done.Gone:
 		return fmt.Sprintf("cannot end process %d of %s (%s), which uses %s without a lease: %s", p.PID, p.User, p.Program, p.Place, done.Why)
 	}

@@ -8,6 +8,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 )
 
 func deviceChecks() []Check {
@@ -82,7 +83,7 @@ func checkAnswers(s hostinfo.Site) []Finding {
 		found = append(found, f)
 	}
 	if len(found) == 0 {
-		return fine(code, "%s answering", count(len(s.Machine.Found.Devices), "GPU"))
+		return fine(code, "%s answering", prose.Count(len(s.Machine.Found.Devices), "GPU"))
 	}
 	return found
 }

@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/leftover"
+	"gpuard/internal/core/prose"
 )
 
 func memoryHolders() Check {
@@ -109,7 +110,7 @@ func of(user string) string {
 	if user == "" {
 		return ""
 	}
-	return " of " + gpu.Clean(user)
+	return " of " + prose.Clean(user)
 }
 
 // holders names the largest programs, each with its memory and device.
@@ -130,9 +131,9 @@ func holders(s hostinfo.Site, rows []leftover.Row) string {
 			where = named(s.Machine.Found, *d)
 		}
 		program, _, _ := strings.Cut(r.Command, " ")
-		words = append(words, fmt.Sprintf("%s on %s (process %d%s, %s)", memory, where, r.PID, of(r.User), gpu.Brief(program[strings.LastIndex(program, "/")+1:])))
+		words = append(words, fmt.Sprintf("%s on %s (process %d%s, %s)", memory, where, r.PID, of(r.User), prose.Brief(program[strings.LastIndex(program, "/")+1:])))
 	}
-	return enumerate(words)
+	return prose.List(words, "and")
 }
 
 // worthAWord is the graphics memory from which a desktop is reported.
@@ -157,5 +158,5 @@ func desktop(m gpu.Machine) string {
 	if len(words) == 0 {
 		return ""
 	}
-	return "display programs take " + enumerate(words)
+	return "display programs take " + prose.List(words, "and")
 }

@@ -6,6 +6,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 )
 
 func eccErrors() Check {
@@ -22,7 +23,7 @@ After such an error the GPU should be reset once it is idle. If it comes again, 
 		if l.ECCUncorrected == nil || *l.ECCUncorrected == 0 {
 			return nil
 		}
-		f := Finding{code, Warning, fmt.Sprintf("%s had %s since the driver was loaded", l.name(), count(int(*l.ECCUncorrected), "uncorrectable memory error")),
+		f := Finding{code, Warning, fmt.Sprintf("%s had %s since the driver was loaded", l.name(), prose.Count(int(*l.ECCUncorrected), "uncorrectable memory error")),
 			"Each of them ends a program, and they tend to come again.", reset(l.Device)}
 		if l.RecoveryAction == "none" { // the driver reports that the error was contained and repaired
 			f.Severity, f.Why, f.Do = Info, "The driver says that nothing has to be done: they were contained.", ""

@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 )
 
 func driverChecks() []Check {
@@ -35,9 +36,9 @@ func checkPresent(s hostinfo.Site) []Finding {
 	onBus := len(pciCards(s, pciNVIDIA)) + len(pciCards(s, pciAMD))
 	switch {
 	case m.Problem == "" && len(m.Found.Devices) > 0:
-		return fine(code, "%s shown by the drivers", count(len(m.Found.Devices), "GPU"))
+		return fine(code, "%s shown by the drivers", prose.Count(len(m.Found.Devices), "GPU"))
 	case onBus > 0:
-		return fine(code, "%s on the PCI bus", count(onBus, "GPU"))
+		return fine(code, "%s on the PCI bus", prose.Count(onBus, "GPU"))
 	case s.Driver.Found.Tegra:
 		return blind(code, "the GPU", jetson, "gpuard doctor --run")
 	case !bare(s) && nvidiaHere(s):
@@ -100,7 +101,7 @@ func checkBound(s hostinfo.Site) []Finding {
 
 // foreign reports cards of NVIDIA that another driver has.
 func foreign(s hostinfo.Site, code, driver string, has []hostinfo.Card, all int) Finding {
-	f := Finding{Code: code, Severity: Warning, Seen: fmt.Sprintf("the driver %s has the NVIDIA GPU at %s", gpu.Brief(driver), addresses(has))}
+	f := Finding{Code: code, Severity: Warning, Seen: fmt.Sprintf("the driver %s has the NVIDIA GPU at %s", prose.Brief(driver), addresses(has))}
 	if len(has) == all {
 		f.Severity = Error
 	}
@@ -116,7 +117,7 @@ func foreign(s hostinfo.Site, code, driver string, has []hostinfo.Card, all int)
 		f.Do = "echo 'blacklist nouveau' | sudo tee /etc/modprobe.d/blacklist-nouveau.conf; sudo update-initramfs -u (Fedora, RHEL: sudo dracut --force); sudo reboot"
 		switch d := s.Driver.Found; {
 		case d.Built != nil && !*d.Built && hasDriver(d):
-			f.Seen += ", and NVIDIA's driver, which is installed, has no module for the kernel " + gpu.Brief(d.Kernel)
+			f.Seen += ", and NVIDIA's driver, which is installed, has no module for the kernel " + prose.Brief(d.Kernel)
 			f.Do = rebuild + "sudo reboot"
 		case !hasDriver(d):
 			f.Do = "install NVIDIA's driver, then: " + f.Do
@@ -176,13 +177,13 @@ func checkLoaded(s hostinfo.Site) []Finding {
 	case !slices.ContainsFunc(own, func(c hostinfo.Card) bool { return c.Driver == "" || takenByNVIDIA(c.Driver) }):
 		return []Finding{{code, Info, "NVIDIA's kernel module is not loaded: another driver has the cards", "", ""}}
 	}
-	f := Finding{code, Error, fmt.Sprintf("%s on the PCI bus (%s), and NVIDIA's kernel module is not loaded", count(len(own), "NVIDIA GPU"), addresses(own)),
+	f := Finding{code, Error, fmt.Sprintf("%s on the PCI bus (%s), and NVIDIA's kernel module is not loaded", prose.Count(len(own), "NVIDIA GPU"), addresses(own)),
 		"Without it no program reaches the GPU.", "install NVIDIA's driver (" + installGuide + ") and reboot"}
 	switch {
 	case s.Container != "":
 		f.Do = "load it on the host, not in this container: sudo modprobe nvidia"
 	case hasDriver(d) && d.Built != nil && !*d.Built:
-		f.Seen += ": it was not built for the kernel " + gpu.Brief(d.Kernel)
+		f.Seen += ": it was not built for the kernel " + prose.Brief(d.Kernel)
 		f.Do = rebuild + "sudo modprobe nvidia"
 	case hasDriver(d) && d.Built != nil && d.SecureBoot:
 		f.Do = "sudo modprobe nvidia; if it says “Key was rejected by service”, Secure Boot wants the key that signed the module: sudo mokutil --import /var/lib/dkms/mok.pub (Ubuntu: sudo update-secureboot-policy --enroll-key), and reboot"

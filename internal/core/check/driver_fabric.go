@@ -6,6 +6,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 )
 
 const fabricGuide = "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/"
@@ -43,7 +44,7 @@ func checkFabric(s hostinfo.Site) []Finding {
 	case d.FabricManager == nil:
 		return blind(code, "whether the fabric manager runs", "processes of others are hidden from this one", "systemctl status nvidia-fabricmanager")
 	case *d.FabricManager:
-		return fine(code, "the fabric manager runs, for %s", count(len(d.Switches), "NVSwitch"))
+		return fine(code, "the fabric manager runs, for %s", prose.Count(len(d.Switches), "NVSwitch"))
 	}
 	f := Finding{code, Error, fmt.Sprintf("the machine has NVSwitches (%d), and no nv-fabricmanager runs to set them up", len(d.Switches)),
 		"Until it does, every CUDA program ends with error 802 (system not yet initialized), although nvidia-smi shows the GPUs.", ""}
@@ -53,7 +54,7 @@ func checkFabric(s hostinfo.Site) []Finding {
 	}
 	f.Do = "sudo systemctl enable --now nvidia-fabricmanager (its version must be that of the driver"
 	if d.Module != "" {
-		f.Do += ", " + gpu.Brief(d.Module)
+		f.Do += ", " + prose.Brief(d.Module)
 	}
 	f.Do += "); if it ends again: sudo journalctl -u nvidia-fabricmanager"
 	if s.Container != "" {

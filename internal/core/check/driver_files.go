@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 )
 
 func deviceNodes() Check {
@@ -74,7 +75,7 @@ func nvidiaNodes(code string, s hostinfo.Site) []Finding {
 	case len(closed) > 0:
 		return []Finding{denied(code, s, closed, why)}
 	case len(missing) > 0 && (!s.Driver.Found.Modprobe || s.Container != ""):
-		f := Finding{code, Error, enumerate(missing) + " is missing, and nvidia-modprobe cannot make it for this user", why, "sudo nvidia-modprobe -u -c=0 (of the package nvidia-modprobe, which makes them by itself from then on)"}
+		f := Finding{code, Error, prose.List(missing, "and") + " is missing, and nvidia-modprobe cannot make it for this user", why, "sudo nvidia-modprobe -u -c=0 (of the package nvidia-modprobe, which makes them by itself from then on)"}
 		if s.Container != "" {
 			f.Do = start(s.Container) + ", and not with single files of /dev"
 		}
@@ -106,7 +107,7 @@ func paths(nodes []hostinfo.Node) string {
 	for _, n := range nodes {
 		all = append(all, n.Path)
 	}
-	return enumerate(all)
+	return prose.List(all, "and")
 }
 
 func driverLibrary() Check {

@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
@@ -88,7 +89,7 @@ func unmask(env visible.Env, names []string) string {
 	case visible.Allocation(env) == "":
 		return "unset " + strings.Join(masks, " ")
 	case set("SLURM_STEP_GPUS") || set("SLURM_JOB_GPUS"):
-		return "find what changes " + enumerate(masks) + " after Slurm set it, as a profile or the job script, and take it out there"
+		return "find what changes " + prose.List(masks, "and") + " after Slurm set it, as a profile or the job script, and take it out there"
 	}
 	return "ask Slurm for a GPU, as with sbatch --gpus=1"
 }
@@ -147,7 +148,7 @@ func maskEmpty() Check {
 		if conda {
 			why += "; conda deactivate leaves variables of conda env config vars so"
 		}
-		return []Finding{{page.Code, severity, enumerate(empty) + verb + " set to the empty string", why, unmask(s.Env, empty)}}
+		return []Finding{{page.Code, severity, prose.List(empty, "and") + verb + " set to the empty string", why, unmask(s.Env, empty)}}
 	}}
 }
 

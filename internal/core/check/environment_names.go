@@ -8,6 +8,7 @@ import (
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
@@ -207,7 +208,7 @@ func first(settings []string) string {
 	const most = 8
 	var shown []string
 	for _, s := range settings[:min(most, len(settings))] {
-		shown = append(shown, gpu.Brief(s))
+		shown = append(shown, prose.Brief(s))
 	}
 	if more := len(settings) - most; more > 0 {
 		shown = append(shown, fmt.Sprintf("and %d more", more))

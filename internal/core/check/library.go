@@ -8,6 +8,7 @@ import (
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 )
 
 func libraryChecks() []Check { return []Check{cudaDriver(), nvcc(), loaderLibraries()} }
@@ -45,13 +46,13 @@ func checkCUDA(s hostinfo.Site) []Finding {
 	var found []Finding
 	for _, t := range s.Toolkits.Found {
 		if runs, known := compat.DriverRuns(driver, t.Version); known && !runs {
-			found = append(found, tooOld(code, driver, t.Version, "the toolkit in "+gpu.Clean(t.Folder)))
+			found = append(found, tooOld(code, driver, t.Version, "the toolkit in "+prose.Clean(t.Folder)))
 		}
 	}
 	for _, l := range s.Libraries.Found {
 		version := strings.TrimPrefix(l.Name, "libcudart.so.")
 		if runs, known := compat.DriverRuns(driver, version); version != l.Name && known && !runs && !slices.ContainsFunc(s.Toolkits.Found, func(t hostinfo.Toolkit) bool { return majorOf(t.Version) == majorOf(version) }) {
-			found = append(found, tooOld(code, driver, version, gpu.Clean(l.Path)))
+			found = append(found, tooOld(code, driver, version, prose.Clean(l.Path)))
 		}
 	}
 	if len(found) > 0 {
@@ -108,21 +109,21 @@ func checkNVCC(s hostinfo.Site) []Finding {
 	at := slices.IndexFunc(all, func(t hostinfo.Toolkit) bool { return slices.Contains(t.Homes, home) })
 	switch {
 	case home != "" && (at < 0 || !all[at].NVCC):
-		f := Finding{code, Info, fmt.Sprintf("%s is %s, where no CUDA compiler is", name, gpu.Brief(home)), "Builds of CUDA extensions look there first.", "unset " + name + example(all)}
+		f := Finding{code, Info, fmt.Sprintf("%s is %s, where no CUDA compiler is", name, prose.Brief(home)), "Builds of CUDA extensions look there first.", "unset " + name + example(all)}
 		if at < 0 && nvidiaHere(s) {
-			f.Severity, f.Seen = Warning, fmt.Sprintf("%s is %s, which does not exist", name, gpu.Brief(home))
+			f.Severity, f.Seen = Warning, fmt.Sprintf("%s is %s, which does not exist", name, prose.Brief(home))
 		}
 		return []Finding{f}
 	case home != "" && onPath >= 0 && all[at].Version != "" && all[onPath].Version != "" && all[at].Version != all[onPath].Version:
-		return []Finding{{code, Warning, fmt.Sprintf("%s is CUDA %s (%s) and the nvcc on PATH is CUDA %s (%s)", name, all[at].Version, gpu.Clean(home), all[onPath].Version, gpu.Clean(all[onPath].Folder)),
-			"Extensions are then built from two CUDAs.", fmt.Sprintf("export PATH=%s/bin:$PATH, or unset %s", gpu.Clean(home), name)}}
+		return []Finding{{code, Warning, fmt.Sprintf("%s is CUDA %s (%s) and the nvcc on PATH is CUDA %s (%s)", name, all[at].Version, prose.Clean(home), all[onPath].Version, prose.Clean(all[onPath].Folder)),
+			"Extensions are then built from two CUDAs.", fmt.Sprintf("export PATH=%s/bin:$PATH, or unset %s", prose.Clean(home), name)}}
 	case onPath >= 0:
-		return fine(code, "nvcc of CUDA %s is on PATH (%s)", versionOr(all[onPath].Version), gpu.Clean(all[onPath].Folder))
+		return fine(code, "nvcc of CUDA %s is on PATH (%s)", versionOr(all[onPath].Version), prose.Clean(all[onPath].Folder))
 	}
 	for _, t := range all {
 		if t.NVCC {
-			return []Finding{{code, Info, fmt.Sprintf("CUDA %s is in %s, and its nvcc is not on PATH", versionOr(t.Version), gpu.Clean(t.Folder)), "Only building CUDA programs needs it.",
-				fmt.Sprintf("export PATH=%s/bin:$PATH", gpu.Clean(t.Folder))}}
+			return []Finding{{code, Info, fmt.Sprintf("CUDA %s is in %s, and its nvcc is not on PATH", versionOr(t.Version), prose.Clean(t.Folder)), "Only building CUDA programs needs it.",
+				fmt.Sprintf("export PATH=%s/bin:$PATH", prose.Clean(t.Folder))}}
 		}
 	}
 	return ok(code, "there is no CUDA compiler; only building CUDA programs needs one")
@@ -131,7 +132,7 @@ func checkNVCC(s hostinfo.Site) []Finding {
 func example(all []hostinfo.Toolkit) string {
 	for _, t := range all {
 		if t.NVCC {
-			return ", or set it to a toolkit: export CUDA_HOME=" + gpu.Clean(t.Folder)
+			return ", or set it to a toolkit: export CUDA_HOME=" + prose.Clean(t.Folder)
 		}
 	}
 	return ""
@@ -177,7 +178,7 @@ func checkLibraries(s hostinfo.Site) []Finding {
 		}
 		for _, part := range first {
 			if strings.HasPrefix(part.Name, "libcudnn_") && strings.HasSuffix(part.Name, ".so."+major) && part.Version != "" && part.Version != main.Version {
-				return []Finding{{code, Warning, fmt.Sprintf("the loader finds cuDNN %s (%s) and its part %s of %s (%s)", main.Version, gpu.Clean(main.Path), part.Name, part.Version, gpu.Clean(part.Path)),
+				return []Finding{{code, Warning, fmt.Sprintf("the loader finds cuDNN %s (%s) and its part %s of %s (%s)", main.Version, prose.Clean(main.Path), part.Name, part.Version, prose.Clean(part.Path)),
 					"The parts of cuDNN must be of one version; mixed, programs that use it fail.", "leave one copy where the loader looks: echo $LD_LIBRARY_PATH; ldconfig -p | grep libcudnn"}}
 			}
 		}
@@ -185,7 +186,7 @@ func checkLibraries(s hostinfo.Site) []Finding {
 	for _, l := range first {
 		if major, is := strings.CutPrefix(l.Name, "libcudart.so."); is && !seen["libcublas.so."+strings.Split(major, ".")[0]] {
 			name := "libcublas.so." + strings.Split(major, ".")[0]
-			return []Finding{{code, Info, "the loader finds " + l.Name + " (" + gpu.Clean(l.Path) + "), and no " + name, "That is a part of the CUDA runtime: programs that bring no CUDA of their own do not start without the rest.",
+			return []Finding{{code, Info, "the loader finds " + l.Name + " (" + prose.Clean(l.Path) + "), and no " + name, "That is a part of the CUDA runtime: programs that bring no CUDA of their own do not start without the rest.",
 				"install the whole toolkit, or its libraries: echo $LD_LIBRARY_PATH; ldconfig -p | grep -E 'libcudart|libcublas'"}}
 		}
 	}
@@ -200,5 +201,5 @@ func checkLibraries(s hostinfo.Site) []Finding {
 	if len(names) == 0 {
 		return ok(code, "the loader finds no CUDA library; Python packages bring their own")
 	}
-	return fine(code, "the loader finds %s", enumerate(names))
+	return fine(code, "the loader finds %s", prose.List(names, "and"))
 }

@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 )
 
 // PCI vendor ids (pci-ids.ucw.cz).
@@ -62,15 +63,7 @@ func together(names []string) string {
 	for i := 1; i < len(names); i++ {
 		names[i] = strings.TrimPrefix(names[i], "GPU ")
 	}
-	return enumerate(names)
-}
-
-// enumerate joins words: "a, b and c".
-func enumerate(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:len(words)-1], ", ") + " and " + words[len(words)-1]
+	return prose.List(names, "and")
 }
 
 // addresses are the PCI addresses of cards.
@@ -79,7 +72,7 @@ func addresses(cards []hostinfo.Card) string {
 	for _, c := range cards {
 		all = append(all, c.PCI)
 	}
-	return enumerate(all)
+	return prose.List(all, "and")
 }
 
 // handle names a device for nvidia-smi, independent of masks.

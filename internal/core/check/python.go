@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
@@ -226,13 +227,5 @@ func summary(found []hostinfo.Python) string {
 		}
 		words = append(words, word)
 	}
-	return fmt.Sprintf("%s: %s", count(len(found), "Python environment"), strings.Join(words, "; "))
-}
-
-// count writes "1 card", "2 cards".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return fmt.Sprintf("%s: %s", prose.Count(len(found), "Python environment"), strings.Join(words, "; "))
 }

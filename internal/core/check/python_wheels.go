@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 )
 
@@ -214,7 +215,7 @@ func pythonRuns() Check {
 		for _, p := range s.Pythons.Found {
 			var words []string
 			for _, r := range p.Ran {
-				words = append(words, fmt.Sprintf("%s %s: %s", r.Library, r.Text, count(r.Devices, "device")))
+				words = append(words, fmt.Sprintf("%s %s: %s", r.Library, r.Text, prose.Count(r.Devices, "device")))
 			}
 			if p.Ran != nil {
 				said = "none of the libraries that doctor knows is installed in " + p.Prefix

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // One is one mistake in a file.
@@ -35,10 +35,10 @@ func (m *Many) Error() string {
 	slices.SortStableFunc(list, func(a, b One) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 	lines := []string{}
 	for _, one := range list[:min(len(list), most)] {
-		lines = append(lines, gpu.Clean(fmt.Sprintf("cannot read %s:%d:%d: %s", m.File, one.Line, one.Column, one.Text)))
+		lines = append(lines, prose.Clean(fmt.Sprintf("cannot read %s:%d:%d: %s", m.File, one.Line, one.Column, one.Text)))
 	}
 	if more := len(list) - most; more > 0 {
-		lines = append(lines, gpu.Clean(fmt.Sprintf("cannot read %s: %d more mistakes follow these", m.File, more)))
+		lines = append(lines, prose.Clean(fmt.Sprintf("cannot read %s: %d more mistakes follow these", m.File, more)))
 	}
 	text := strings.Join(lines, "\n")
 	if m.Do != "" {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/suggest"
 )
 
@@ -242,7 +243,7 @@ func (v text[S]) read(d *document, n *node, path string) error {
 	if n.kind != '"' && n.kind != 'n' {
 		return d.fail(n.begin, "%s must be a string", path)
 	}
-	s := S(Clean(n.text))
+	s := S(prose.Clean(n.text))
 	if s == "" {
 		if v.filled {
 			return d.fail(n.begin, "%s must not be empty: write %s", path, v.want)

@@ -46,3 +46,11 @@ func TestCompletedBy(t *testing.T) {
 		}
 	}
 }
+
+func TestModel(t *testing.T) {
+	for in, want := range map[string]string{"NVIDIA A100-SXM4-80GB": "A100-SXM4-80GB", "AMD Instinct MI300X": "Instinct MI300X", "NVIDIA ": "NVIDIA ", "Tesla T4": "Tesla T4", "": ""} {
+		if got := Model(in); got != want {
+			t.Errorf("Model(%q) = %q, want %q", in, got, want)
+		}
+	}
+}

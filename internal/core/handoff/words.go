@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/visible"
 )
 
@@ -157,7 +158,7 @@ func title(text string) string {
 }
 
 // line is a text as a remark on one line.
-func line(text string) string { return gpu.Clean(strings.ToValidUTF8(text, "?")) }
+func line(text string) string { return prose.Clean(strings.ToValidUTF8(text, "?")) }
 
 // dns is a text as the label of a host's name, short enough for a number behind it.
 func dns(text string) string {

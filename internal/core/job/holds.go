@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // DeviceHash is the first 8 hex digits of the SHA-256 of a UUID. Lease file names contain it, so that devices stay busy
@@ -37,7 +38,7 @@ func (g Given) String() string {
 	if g.Profile != "" {
 		label = "MIG " + g.Profile + " of " + label
 	}
-	return label + " (" + gpu.Brief(g.Name) + ")"
+	return label + " (" + prose.Brief(g.Name) + ")"
 }
 
 // Runtime is the name under which programs number the devices of the vendor: "cuda" in cuda:0.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/prose"
 )
 
 // processes is how many devices a call needs, one for each process or part that it starts.
@@ -95,7 +96,7 @@ func processesRule() Rule {
 					}
 					seen[m.At] = true
 					all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Error,
-						Seen: fmt.Sprintf("%s asks for %d %s, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.Name, n, what, set.Value.Text, set.At.Line, count(len(entries), "device")),
+						Seen: fmt.Sprintf("%s asks for %d %s, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.Name, n, what, set.Value.Text, set.At.Line, prose.Count(len(entries), "device")),
 						Why:  "each needs a device of its own",
 						Do:   fmt.Sprintf("ask for %d, or make more devices visible", len(entries))}, At: v.At})
 				}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/prose"
 )
 
 const torchCuda = "https://docs.pytorch.org/docs/stable/notes/cuda.html"
@@ -120,7 +121,7 @@ func indexRule() Rule {
 							do = fmt.Sprintf("use a number from 0 to %d", len(entries)-1)
 						}
 						all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Error,
-							Seen: fmt.Sprintf("%s names device %d, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.shown(c.value), c.index, set.Value.Text, set.At.Line, count(len(entries), "device")),
+							Seen: fmt.Sprintf("%s names device %d, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.shown(c.value), c.index, set.Value.Text, set.At.Line, prose.Count(len(entries), "device")),
 							Why:  "visible devices are numbered from 0 in the order of the list", Do: do}, At: c.value.At, Edits: c.first(len(entries))})
 					}
 				}
@@ -128,13 +129,6 @@ func indexRule() Rule {
 			return all
 		},
 	}
-}
-
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // unmarked is the name that a value is made of, without the mark of how often it was given another value.

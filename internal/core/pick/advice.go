@@ -6,6 +6,7 @@ import (
 
 	"gpuard/internal/core/display"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // isOfCaller reports whether a process is one of the user who asks.
@@ -55,7 +56,7 @@ func (q *query) endText(p gpu.Process) string {
 	case q.mayEvict(p):
 		return fmt.Sprintf("gpuard evict %d ends it", p.PID)
 	}
-	return fmt.Sprintf("%s can end it", or(gpu.Clean(p.User), "its owner"))
+	return fmt.Sprintf("%s can end it", or(prose.Clean(p.User), "its owner"))
 }
 
 // endAll is the remedy for several processes: one command, or the users to ask. The command to end another user's
@@ -72,12 +73,12 @@ func (q *query) endAll(ps []gpu.Process) string {
 			drawing = append(drawing, fmt.Sprint(p.PID))
 		default:
 			pids = append(pids, fmt.Sprint(p.PID))
-			owners = append(owners, or(gpu.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
+			owners = append(owners, or(prose.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
 			own, evict = own && q.isOfCaller(p), evict && q.mayEvict(p)
 		}
 	}
 	var parts []string
-	whose := listed(unique(owners), "and")
+	whose := prose.List(unique(owners), "and")
 	switch {
 	case len(pids) == 0:
 	case own:
@@ -85,10 +86,10 @@ func (q *query) endAll(ps []gpu.Process) string {
 	case evict:
 		parts = append(parts, fmt.Sprintf("end the processes of %s there (gpuard evict %s)", whose, strings.Join(pids, " ")))
 	default:
-		parts = append(parts, fmt.Sprintf("ask %s to end PID %s", whose, listed(pids, "and")))
+		parts = append(parts, fmt.Sprintf("ask %s to end PID %s", whose, prose.List(pids, "and")))
 	}
 	if len(drawing) > 0 {
-		parts = append(parts, fmt.Sprintf("close on its display what is not needed there (PID %s)", listed(drawing, "and")))
+		parts = append(parts, fmt.Sprintf("close on its display what is not needed there (PID %s)", prose.List(drawing, "and")))
 	}
 	if outside {
 		parts = append(parts, "find outside of this PID namespace what uses it, and end it there")

@@ -3,6 +3,8 @@ package pick
 import (
 	"fmt"
 	"strings"
+
+	"gpuard/internal/core/prose"
 )
 
 // Where memory, load and processes of a device cannot be read, it is not free but of unknown use (gpu.Device.UseUnknown):
@@ -42,7 +44,7 @@ func blindNote(chosen []*unit) string {
 	case 1:
 		return fmt.Sprintf("whether GPU %s is in use cannot be read (its memory, load and processes): only the leases of gpuard are known", labels[0])
 	}
-	return fmt.Sprintf("whether GPU %s are in use cannot be read (their memory, load and processes): only the leases of gpuard are known", listed(labels, "and"))
+	return fmt.Sprintf("whether GPU %s are in use cannot be read (their memory, load and processes): only the leases of gpuard are known", prose.List(labels, "and"))
 }
 
 // lookAway reports whether processes of unknown size are let be: only where nothing else tells how the device is used.

@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // choose returns the devices of the plan in the order in which the program sees them, and writes the reasons of all
@@ -62,7 +63,7 @@ func (q *query) restOfSet(chosen []*unit, u *unit) string {
 			rest = append(rest, c.label)
 		}
 	}
-	text := " with " + listed(rest, "and")
+	text := " with " + prose.List(rest, "and")
 	if worst := q.gradeOf(chosen).worst; worst > noLink {
 		text += fmt.Sprintf(" (%s between them)", linkWords(worst))
 	}

@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // Machines of different models. A display card, or the GPU of the processor, is idle and cool because nobody wants it.
@@ -256,5 +257,5 @@ func (q *query) takeAside(never bool) []string {
 	for _, u := range append(good, aside[:missing]...) {
 		names = append(names, q.number(u.dev))
 	}
-	return []string{fmt.Sprintf("take GPU %s all the same (--device %s)", listed(labels, "and"), strings.Join(names, ","))}
+	return []string{fmt.Sprintf("take GPU %s all the same (--device %s)", prose.List(labels, "and"), strings.Join(names, ","))}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"gpuard/internal/core/prose"
 )
 
 // misnamed suggests what to write instead of a name that no device has.
@@ -85,6 +87,6 @@ func (q *query) ambiguous(hits []*unit, flag, name string) (problem, remedy stri
 	if more := len(hits) - maxNamed; more > 0 {
 		means = append(means, fmt.Sprintf("%d more", more))
 	}
-	return fmt.Sprintf("%s: ambiguous, it could be %s", shown(name), listed(means, "or")),
+	return fmt.Sprintf("%s: ambiguous, it could be %s", shown(name), prose.List(means, "or")),
 		fmt.Sprintf("write --%s %s", flag, strings.Join(write, fmt.Sprintf(" or --%s ", flag)))
 }

@@ -7,6 +7,7 @@ import (
 	"unicode"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // never returns the reason why the device can never serve the spec, even when idle; nil when it can. An unknown
@@ -89,7 +90,7 @@ func (q *query) has(d *gpu.Device) string {
 	if len(d.MIG) == 0 {
 		return " (none made yet)"
 	}
-	return fmt.Sprintf(" (%s)", listed(profiles(d), "and"))
+	return fmt.Sprintf(" (%s)", prose.List(profiles(d), "and"))
 }
 
 // sliceRemedy suggests a slice that exists.
@@ -97,7 +98,7 @@ func (q *query) sliceRemedy(d *gpu.Device) string {
 	if len(d.MIG) == 0 {
 		return "have slices made (nvidia-smi mig)"
 	}
-	return "ask for a slice (--mig " + listed(profiles(d), "or --mig") + ")"
+	return "ask for a slice (--mig " + prose.List(profiles(d), "or --mig") + ")"
 }
 
 // wrongModel matches the whole name, with or without the maker, because users copy what status shows.
@@ -106,12 +107,12 @@ func (q *query) wrongModel(u *unit) *obstacle {
 	if wanted == "" || isModel(wanted, u.dev.Name) || name == "" && u.dev.Problem != "" {
 		return nil
 	}
-	shown := gpu.Brief(u.dev.Name)
+	shown := prose.Brief(u.dev.Name)
 	pattern := "*" + family(u.dev.Name) + "*"
 	if !strings.ContainsAny(wanted, "*?") && strings.Contains(name, wanted) {
 		pattern = "*" + q.spec.Model + "*"
 	}
-	return &obstacle{code: "model", text: fmt.Sprintf("%s is not %s", or(shown, "its model"), gpu.Brief(q.spec.Model)),
+	return &obstacle{code: "model", text: fmt.Sprintf("%s is not %s", or(shown, "its model"), prose.Brief(q.spec.Model)),
 		remedy: fmt.Sprintf("write --model '%s' for %s", pattern, or(shown, "it"))}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // readNames finds the devices of --device and --exclude and selects the units that get a reason. The refusal says
@@ -185,7 +186,7 @@ func (q *query) inventory() string {
 		}
 		parts = append(parts, text)
 	}
-	return "this machine has " + listed(parts, "and")
+	return "this machine has " + prose.List(parts, "and")
 }
 
 // ranges writes sorted numbers as "0-3" or "0, 2-3".

@@ -24,6 +24,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/prose"
 )
 
 // Context is the caller, its place, and the state of the machine that is not in gpu.Machine.
@@ -223,7 +224,7 @@ func modelsText(chosen []*unit) string {
 	if models = unique(models); len(models) < 2 {
 		return ""
 	}
-	return fmt.Sprintf("the GPUs are of %d models (%s), because too few of one are free", len(models), listed(models, "and"))
+	return fmt.Sprintf("the GPUs are of %d models (%s), because too few of one are free", len(models), prose.List(models, "and"))
 }
 
 func (q *query) reasons() []job.Reason {

@@ -10,6 +10,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/prose"
 )
 
 // The rules of configuration files (core/policy) limit which devices a user may have, how many together, how much of
@@ -46,12 +47,12 @@ func (q *query) forbidden(u *unit) *obstacle {
 	for i := range limits {
 		r := &limits[i]
 		var gives string
-		remedy := "have " + gpu.Clean(r.At.String()) + " changed"
+		remedy := "have " + prose.Clean(r.At.String()) + " changed"
 		switch {
 		case len(r.Devices) > 0 && !slices.ContainsFunc(q.ruleDevices(r.Devices), func(v *unit) bool { return v.dev == u.dev && (v.mig == nil || v.mig == u.mig) }):
 			gives = "gives " + deviceWords(r.Devices)
 		case len(r.Models) > 0 && (u.dev.Name != "" || u.dev.Problem == "") && !slices.ContainsFunc(r.Models, func(pattern string) bool { return isModel(pattern, u.dev.Name) }):
-			gives = fmt.Sprintf("gives models like %s, and this is %s", listed(r.Models, "or"), or(gpu.Brief(u.dev.Name), "of an unknown model"))
+			gives = fmt.Sprintf("gives models like %s, and this is %s", prose.List(r.Models, "or"), or(prose.Brief(u.dev.Name), "of an unknown model"))
 		default:
 			if gives = q.overMemory(r, u); gives != "" && u.mig == nil && q.spec.MIG == "" && u.total() != nil {
 				remedy = fmt.Sprintf("ask for a share of it (--share %s), or %s", typed(r.Memory), remedy)
@@ -96,10 +97,10 @@ func (q *query) ruleDevices(names []string) (out []*unit) {
 func deviceWords(names []string) string {
 	for _, name := range names {
 		if _, err := strconv.Atoi(name); err != nil {
-			return gpu.Clean(listed(names, "and"))
+			return prose.Clean(prose.List(names, "and"))
 		}
 	}
-	return "GPU " + listed(names, "and")
+	return "GPU " + prose.List(names, "and")
 }
 
 // overLimits refuses a request for more than the rules ever permit; nil when they permit it.
@@ -109,13 +110,13 @@ func (q *query) overLimits() *job.Refusal {
 		if remedy != "" {
 			remedy += ", or "
 		}
-		return &job.Refusal{Never: true, Summary: fmt.Sprintf("cannot give %s: policy: %s gives %s", what, r, gives), Remedy: remedy + "have " + gpu.Clean(r.At.String()) + " changed"}
+		return &job.Refusal{Never: true, Summary: fmt.Sprintf("cannot give %s: policy: %s gives %s", what, r, gives), Remedy: remedy + "have " + prose.Clean(r.At.String()) + " changed"}
 	}
 	if r := limits.Count(); r != nil && need > *r.GPUs {
 		if *r.GPUs == 0 {
 			return refuse(q.demand(), r, "no GPU", "use --cpu to run without a GPU")
 		}
-		return refuse(q.demand(), r, fmt.Sprintf("at most %d at the same time", *r.GPUs), fmt.Sprintf("ask for %s (--gpus %d)", count(*r.GPUs, "GPU"), *r.GPUs))
+		return refuse(q.demand(), r, fmt.Sprintf("at most %d at the same time", *r.GPUs), fmt.Sprintf("ask for %s (--gpus %d)", prose.Count(*r.GPUs, "GPU"), *r.GPUs))
 	}
 	if r := limits.Size(); r != nil && max(q.spec.Share, q.spec.Memory) > r.Memory {
 		flag := "--share"
@@ -188,17 +189,17 @@ func (q *query) tooMany(u *unit) *obstacle {
 // k3f9)`.
 func (f *full) String() string {
 	leases := f.leases[:min(maxNamed, len(f.leases))]
-	return fmt.Sprintf("%s gives at most %d at the same time, and you have %d (lease %s)", f.rule, *f.rule.GPUs, len(f.own), listed(leases, "and"))
+	return fmt.Sprintf("%s gives at most %d at the same time, and you have %d (lease %s)", f.rule, *f.rule.GPUs, len(f.own), prose.List(leases, "and"))
 }
 
 func (f *full) remedy() string {
-	return fmt.Sprintf("wait until lease %s ends", listed(f.leases[:min(maxNamed, len(f.leases))], "or"))
+	return fmt.Sprintf("wait until lease %s ends", prose.List(f.leases[:min(maxNamed, len(f.leases))], "or"))
 }
 
 // refuseFull refuses a caller who has reached a limit.
 func (q *query) refuseFull(r *job.Refusal) {
 	r.Summary, r.Remedy = fmt.Sprintf("cannot give %s now: policy: %s", q.demand(), q.full), q.full.remedy()
 	if left := *q.full.rule.GPUs - len(q.full.own); left > 0 && len(q.named) == 0 {
-		r.Remedy = fmt.Sprintf("ask for %s (--gpus %d), or %s", count(left, "GPU"), left, r.Remedy)
+		r.Remedy = fmt.Sprintf("ask for %s (--gpus %d), or %s", prose.Count(left, "GPU"), left, r.Remedy)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // pool returns the shared lease that this request runs inside, nil when there is none. Inside one, only the memory
@@ -169,7 +170,7 @@ func (q *query) spending(b *ledger) []string {
 		with = append(with, fmt.Sprintf("%d more", more))
 	}
 	if len(with) > 0 {
-		out = append(out, "shared with "+listed(with, "and"))
+		out = append(out, "shared with "+prose.List(with, "and"))
 	}
 	if len(b.others.ps) > 0 {
 		where := "used without a lease by "
@@ -204,12 +205,12 @@ func (q *query) freeingRemedy(b *ledger, want gpu.Bytes) string {
 	var charged gpu.Bytes
 	for _, g := range b.groups {
 		charged += g.charge()
-		leases = append(leases, fmt.Sprintf("lease %s of %s", g.ID, or(gpu.Clean(g.User), fmt.Sprintf("uid %d", g.UID))))
+		leases = append(leases, fmt.Sprintf("lease %s of %s", g.ID, or(prose.Clean(g.User), fmt.Sprintf("uid %d", g.UID))))
 	}
 	if len(leases) > maxNamed {
-		leases = []string{count(len(leases), "lease")}
+		leases = []string{prose.Count(len(leases), "lease")}
 	}
-	wait := fmt.Sprintf("wait until %s ends", listed(leases, "or"))
+	wait := fmt.Sprintf("wait until %s ends", prose.List(leases, "or"))
 	end := q.endAll(b.others.ps)
 	if !slices.ContainsFunc(b.others.ps, func(p gpu.Process) bool { return !ending(p) }) {
 		end = "try again in a moment"

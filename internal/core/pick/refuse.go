@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // refusal says what was asked, how many devices could serve it, and what would have to change.
@@ -68,13 +69,13 @@ func (q *query) refuseNamed(r *job.Refusal) {
 	remedies = unique(slices.DeleteFunc(remedies, func(s string) bool { return s == "" }))
 	r.Remedy = strings.Join(append(remedies, "name another device, or none to have one chosen"), ", or ")
 	if len(remedies) > 1 {
-		r.Remedy = listed(remedies, "and") + ", or name other devices"
+		r.Remedy = prose.List(remedies, "and") + ", or name other devices"
 	}
 }
 
 // demand is the request in words: "2 GPUs", "a 1g.10gb slice", "a share of 8 GiB".
 func (q *query) demand() string {
-	text := count(q.need, "GPU")
+	text := prose.Count(q.need, "GPU")
 	switch {
 	case q.spec.Share > 0 && q.need == 1:
 		text = fmt.Sprintf("a share of %s", q.spec.Share)
@@ -132,7 +133,7 @@ func (q *query) busyRemedy() string {
 	free := q.largest(func(u *unit) bool { return eligible(u) && q.ofVendor(u) })
 	var options []string
 	if free > 0 {
-		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", count(free, "GPU"), free))
+		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", prose.Count(free, "GPU"), free))
 	}
 	for _, u := range q.units {
 		if eligible(u) && !q.ofVendor(u) {
@@ -240,7 +241,7 @@ func (q *query) unhideRemedies() []string {
 		}
 	}
 	if len(masks) > 0 {
-		out = append(out, lookPast+listed(unique(masks), "and"))
+		out = append(out, lookPast+prose.List(unique(masks), "and"))
 	}
 	out = unique(out)
 	return out[:min(maxNamed, len(out))]
@@ -301,7 +302,7 @@ func (q *query) forbiddingRules() string {
 			rules = append(rules, u.forbiddenBy)
 		}
 	}
-	return listed(unique(rules), "and")
+	return prose.List(unique(rules), "and")
 }
 
 func (q *query) neverRemedy() string {
@@ -310,7 +311,7 @@ func (q *query) neverRemedy() string {
 	}
 	var options []string
 	if could := q.possible(); could > 0 {
-		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", count(could, "GPU"), could))
+		options = append(options, fmt.Sprintf("ask for %s (--gpus %d)", prose.Count(could, "GPU"), could))
 	}
 	remedies := q.remedies(job.Never)
 	for _, way := range q.unhideRemedies() {

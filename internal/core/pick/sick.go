@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // sick returns an obstacle when the device's health forbids work on it.
@@ -21,7 +22,7 @@ func (q *query) sick(u *unit) *obstacle {
 	for _, c := range health.Cures(*u.dev, q.in.Now) {
 		remedies = append(remedies, q.cure(u, c))
 	}
-	return &obstacle{code: "unhealthy", text: fmt.Sprintf("%s: %s", state, strings.Join(why, "; ")), remedy: listed(remedies, "and")}
+	return &obstacle{code: "unhealthy", text: fmt.Sprintf("%s: %s", state, strings.Join(why, "; ")), remedy: prose.List(remedies, "and")}
 }
 
 // Cure says how to repair the health of d, a device of m, in words for the user in.UID; "" when nothing needs to be

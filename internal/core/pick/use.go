@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // use is the state of one device, or slice, for this request.
@@ -64,7 +65,7 @@ func (q *query) usage(u *unit) use {
 
 // keptFor names the waiting job that is ahead of this one.
 func (q *query) keptFor(t job.Ticket) *obstacle {
-	who := fmt.Sprintf("%s of %s", or(shortCommand(t.Command), "a command"), or(gpu.Clean(t.User), fmt.Sprintf("uid %d", t.UID)))
+	who := fmt.Sprintf("%s of %s", or(shortCommand(t.Command), "a command"), or(prose.Clean(t.User), fmt.Sprintf("uid %d", t.UID)))
 	text := "kept for " + who
 	if t.PID > 0 {
 		text += " (" + PIDText(t.PID, elsewhere(t.Namespace, q.in.Namespace)) + ")"
@@ -106,7 +107,7 @@ func (q *query) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
 	var holders []job.Blocker
 	for _, l := range by {
 		texts = append(texts, "leased as "+leaseText(q.in, l)+endedText(l, q.in.Now))
-		ends = append(ends, fmt.Sprintf("lease %s of %s ends", l.ID, or(gpu.Clean(l.User), fmt.Sprintf("uid %d", l.UID))))
+		ends = append(ends, fmt.Sprintf("lease %s of %s ends", l.ID, or(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID))))
 		holders = append(holders, l.HeldBy...)
 	}
 	o := &obstacle{code: "leased", text: strings.Join(texts, "; also "), remedy: "wait until " + strings.Join(ends, " and "), lease: by[0].ID}
@@ -116,7 +117,7 @@ func (q *query) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
 			o.remedy = fmt.Sprintf("continue process %d (kill -CONT %[1]d), or %s", p.PID, o.remedy)
 		}
 		if q.in.UID != 0 && q.in.UID != first.UID {
-			o.remedy = fmt.Sprintf("ask %s to %s", or(gpu.Clean(first.User), "its owner"), o.remedy)
+			o.remedy = fmt.Sprintf("ask %s to %s", or(prose.Clean(first.User), "its owner"), o.remedy)
 		}
 	} else if first.Apart && first.UID == q.in.UID {
 		o.remedy = fmt.Sprintf("give lease %s back (gpuard release %[1]s)", first.ID)

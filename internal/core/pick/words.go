@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // processText names a process: "PID 4242 of bob (python train.py, 20 GiB, 3 h old)".
@@ -19,9 +20,9 @@ func (q *query) processText(p gpu.Process) string {
 		about = append(about, age+" old")
 	}
 	if p.Container != "" {
-		about = append(about, "in container "+gpu.Clean(p.Container[:min(12, len(p.Container))]))
+		about = append(about, "in container "+prose.Clean(p.Container[:min(12, len(p.Container))]))
 	}
-	text := fmt.Sprintf("PID %d of %s (%s)", p.PID, or(gpu.Clean(p.User), "an unknown user"), strings.Join(about, ", "))
+	text := fmt.Sprintf("PID %d of %s (%s)", p.PID, or(prose.Clean(p.User), "an unknown user"), strings.Join(about, ", "))
 	if ending(p) {
 		text += ", which is ending"
 	}
@@ -43,20 +44,20 @@ func (q *query) processesText(ps []gpu.Process) string {
 	if more := len(ps) - maxNamed; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return listed(names, "and")
+	return prose.List(names, "and")
 }
 
 // blockersText is the short form of processesText.
 func (q *query) blockersText(bs []job.Blocker) string {
 	var names []string
 	for _, b := range bs[:min(maxNamed, len(bs))] {
-		who := fmt.Sprintf("PID %d of %s", b.PID, or(gpu.Clean(b.User), "an unknown user"))
+		who := fmt.Sprintf("PID %d of %s", b.PID, or(prose.Clean(b.User), "an unknown user"))
 		if b.PID == 0 {
 			who = "a process outside of this PID namespace"
 		}
 		names = append(names, fmt.Sprintf("%s uses %s", who, memory(b.Memory)))
 	}
-	return listed(names, "and")
+	return prose.List(names, "and")
 }
 
 func blockers(ps []gpu.Process) []job.Blocker {
@@ -82,7 +83,7 @@ func leaseText(in Context, l job.Lease) string {
 	if !l.Since.IsZero() {
 		about = append(about, "since "+clock(in.Now, l.Since))
 	}
-	return fmt.Sprintf("%s by %s (%s)", l.ID, or(gpu.Clean(l.User), fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
+	return fmt.Sprintf("%s by %s (%s)", l.ID, or(prose.Clean(l.User), fmt.Sprintf("uid %d", l.UID)), strings.Join(about, ", "))
 }
 
 // PIDText names a process by its number, which counts only in its own PID namespace: apart if that is not the caller's.
@@ -114,7 +115,7 @@ func endedText(l job.Lease, now time.Time) string {
 		}
 		names = append(names, fmt.Sprintf("PID %d (%s)", b.PID, about))
 	}
-	return ", whose command has ended but which is still held by " + or(listed(names, "and"), "an unknown process")
+	return ", whose command has ended but which is still held by " + or(prose.List(names, "and"), "an unknown process")
 }
 
 // clock writes the time of day, with the date if it is not today.
@@ -164,12 +165,12 @@ func typed(b gpu.Bytes) string {
 // shortCommand fits a command line into a sentence: it drops the program's folder, then cuts. The reason's blockers
 // have the whole command.
 func shortCommand(command string) string {
-	text := gpu.Clean(command)
-	if text == gpu.Brief(text) {
+	text := prose.Clean(command)
+	if text == prose.Brief(text) {
 		return text
 	}
 	program, arguments, _ := strings.Cut(text, " ")
-	return gpu.Brief(strings.TrimSpace(program[strings.LastIndexByte(program, '/')+1:] + " " + arguments))
+	return prose.Brief(strings.TrimSpace(program[strings.LastIndexByte(program, '/')+1:] + " " + arguments))
 }
 
 func or(text, instead string) string {
@@ -177,14 +178,6 @@ func or(text, instead string) string {
 		return instead
 	}
 	return text
-}
-
-// listed joins as in a sentence: "a, b and c".
-func listed(parts []string, last string) string {
-	if len(parts) < 2 {
-		return strings.Join(parts, "")
-	}
-	return strings.Join(parts[:len(parts)-1], ", ") + " " + last + " " + parts[len(parts)-1]
 }
 
 // unique keeps the first of each, in order.
@@ -198,11 +191,4 @@ func unique(parts []string) []string {
 		}
 	}
 	return out
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

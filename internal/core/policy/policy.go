@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // Place is a position in a file, from 1; Column counts bytes.
@@ -48,9 +49,9 @@ type Rule struct {
 // String names the rule and its place: `rule "students" (/etc/gpuard/config.yaml:4)`.
 func (r *Rule) String() string {
 	if r.Name == "" {
-		return "the rule at " + gpu.Clean(r.At.String())
+		return "the rule at " + prose.Clean(r.At.String())
 	}
-	return gpu.Clean(fmt.Sprintf("rule %q (%s)", r.Name, r.At))
+	return prose.Clean(fmt.Sprintf("rule %q (%s)", r.Name, r.At))
 }
 
 // everybody reports whether the rule names no users and no groups.
@@ -79,7 +80,7 @@ func (d Default) String() string {
 	if d.Value != "" {
 		flag += " " + d.Value
 	}
-	return gpu.Clean(flag + " is the default of " + d.At.String())
+	return prose.Clean(flag + " is the default of " + d.At.String())
 }
 
 // Tolerance is how much use of a device without a lease still counts as free; nil: not set.
@@ -223,7 +224,7 @@ func (p Policy) DisplayLimit(base gpu.Bytes) (l DisplayLimit) {
 		if said == nil {
 			continue
 		}
-		key := "tolerate.display in " + gpu.Clean(f.Path)
+		key := "tolerate.display in " + prose.Clean(f.Path)
 		switch {
 		case f.Machine:
 			base, l.By, l.Raise = *said, key, "have root raise "+key

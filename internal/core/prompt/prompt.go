@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // ErrCancelled is the error of a user who cancelled the prompt.
@@ -112,7 +112,7 @@ func (q Question) Rows() (rows [][]string) {
 func (c Choice) cells() []string {
 	cells := []string{c.Label, c.Model, c.Free, c.Use}
 	for i := range cells {
-		cells[i] = strings.TrimLeft(gpu.Clean(cells[i]), "- ")
+		cells[i] = strings.TrimLeft(prose.Clean(cells[i]), "- ")
 	}
 	return cells
 }
@@ -131,7 +131,7 @@ func (q Question) Read(text string) (Answer, error) {
 		i := slices.IndexFunc(q.Choices, func(c Choice) bool { return strings.EqualFold(c.Label, word) })
 		switch {
 		case i < 0:
-			return Answer{}, fmt.Errorf("cannot take %q: type %s, Enter, or %s", gpu.Brief(word), among(q.labels()), none)
+			return Answer{}, fmt.Errorf("cannot take %q: type %s, Enter, or %s", prose.Brief(word), among(q.labels()), none)
 		case slices.Contains(a.Devices, q.Choices[i].Device):
 			return Answer{}, fmt.Errorf("cannot take %s twice", word)
 		}

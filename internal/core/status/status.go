@@ -18,6 +18,7 @@ import (
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/prose"
 )
 
 // Report is a machine with the use of its devices, as `gpuard status` shows it and as its JSON. Lists are never nil.
@@ -244,17 +245,17 @@ type statusView struct {
 
 func (v statusView) device(d *gpu.Device) Device {
 	out := Device{
-		Index: d.Index, UUID: d.UUID, Name: gpu.Clean(d.Name), Vendor: d.Vendor, PCI: d.PCI,
+		Index: d.Index, UUID: d.UUID, Name: prose.Clean(d.Name), Vendor: d.Vendor, PCI: d.PCI,
 		MemoryTotal: d.MemoryTotal, MemoryUsed: d.MemoryUsed, MemoryReserved: d.MemoryReserved, MainMemory: d.MainMemory, MainAvailable: d.MainAvailable,
 		Utilization: d.Utilization, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit,
 		Margin: margin(d), Clock: d.ClockSM, Throttled: throttled(d), MIG: []Device{},
 	}
 	out.Health, out.Why = health.Of(*d, v.now)
 	out.Why = append([]string{}, out.Why...)
-	out.Drained, out.XIDs, out.Unlisted = gpu.Clean(d.Drained), []XID{}, gpu.Clean(cmp.Or(d.Unlisted, d.Problem))
+	out.Drained, out.XIDs, out.Unlisted = prose.Clean(d.Drained), []XID{}, prose.Clean(cmp.Or(d.Unlisted, d.Problem))
 	for _, x := range d.XIDs {
 		class, meaning := health.Explain(x.Code)
-		out.XIDs = append(out.XIDs, XID{x.Code, class, meaning, known(x.At), x.PID, gpu.Clean(x.Source)})
+		out.XIDs = append(out.XIDs, XID{x.Code, class, meaning, known(x.At), x.PID, prose.Clean(x.Source)})
 	}
 	v.fill(&out, d.UseUnknown(nil))
 	for i := range d.MIG {
@@ -285,7 +286,7 @@ func throttled(d *gpu.Device) []string {
 	events := []string{}
 	for _, e := range d.ClockEvents {
 		if !slices.Contains([]string{"gpu_idle", "applications_clocks", "sync_boost", "display_clock_setting"}, e) {
-			events = append(events, gpu.Clean(e))
+			events = append(events, prose.Clean(e))
 		}
 	}
 	return events
@@ -305,8 +306,8 @@ func (v statusView) fill(d *Device, unknown bool) {
 	for _, p := range v.m.Processes {
 		if p.GPU == d.UUID {
 			d.Processes = append(d.Processes, Process{
-				PID: p.PID, User: gpu.Clean(p.User), Command: gpu.Clean(p.Command), Memory: p.Memory, Kind: p.Kind, Since: known(p.Started), Foreign: true,
-				Container: gpu.Clean(p.Container), UID: p.UID, Start: p.Start, Ended: p.State == "gone" || p.State == "Z",
+				PID: p.PID, User: prose.Clean(p.User), Command: prose.Clean(p.Command), Memory: p.Memory, Kind: p.Kind, Since: known(p.Started), Foreign: true,
+				Container: prose.Clean(p.Container), UID: p.UID, Start: p.Start, Ended: p.State == "gone" || p.State == "Z",
 				Outside: p.Outside, Display: screen.Serves(p), Spared: p.PID == 0 || screen.MayServe(p),
 			})
 		}
@@ -347,19 +348,19 @@ func (v statusView) screen(id gpu.UUID) display.Screen {
 
 func leaseOf(l job.Lease, now time.Time) Lease {
 	out := Lease{
-		ID: l.ID, User: gpu.Clean(l.User), Command: gpu.Clean(l.Command), PID: l.PID, Since: known(l.Since), Until: until(l), Parent: l.Parent,
+		ID: l.ID, User: prose.Clean(l.User), Command: prose.Clean(l.Command), PID: l.PID, Since: known(l.Since), Until: until(l), Parent: l.Parent,
 		Share: l.Share, Quota: l.Quota, Ended: l.Ended, HeldBy: []Keeper{}, Unreadable: l.Unreadable,
 		KeptUntil: known(l.Awaited(now)), Asked: l.Time,
 	}
 	for _, b := range l.HeldBy {
-		out.HeldBy = append(out.HeldBy, Keeper{b.PID, gpu.Brief(b.Command), b.Stopped})
+		out.HeldBy = append(out.HeldBy, Keeper{b.PID, prose.Brief(b.Command), b.Stopped})
 	}
 	return out
 }
 
 // Describe adds the whole commands of leases, by id, and marks those of other PID namespaces.
 func (s *Report) Describe(lines map[string]string, apart map[string]bool) {
-	s.eachLease(func(l *Lease) { l.Line, l.Apart = gpu.Clean(lines[l.ID]), apart[l.ID] })
+	s.eachLease(func(l *Lease) { l.Line, l.Apart = prose.Clean(lines[l.ID]), apart[l.ID] })
 }
 
 // Inside marks the lease that the caller is in; an empty id marks none.
@@ -369,7 +370,7 @@ func (s *Report) Inside(id string) {
 
 // Unhealthy adds by lease why a service is unhealthy.
 func (s *Report) Unhealthy(why map[string]string) {
-	s.eachLease(func(l *Lease) { l.Unhealthy = gpu.Clean(why[l.ID]) })
+	s.eachLease(func(l *Lease) { l.Unhealthy = prose.Clean(why[l.ID]) })
 }
 
 func (s *Report) eachLease(do func(*Lease)) {
@@ -396,7 +397,7 @@ func (s *Report) Unread(others []gpu.Device) {
 		for _, o := range others {
 			known := slices.ContainsFunc(s.Devices, func(d Device) bool { return strings.EqualFold(d.PCI, o.PCI) })
 			if o.Vendor == v.vendor && !known {
-				places = append(places, gpu.Clean(o.PCI))
+				places = append(places, prose.Clean(o.PCI))
 			}
 		}
 		if len(places) > 0 {
@@ -430,7 +431,7 @@ func (v statusView) odd() []string {
 			}
 			if first != nil {
 				notes = append(notes, fmt.Sprintf("GPU %d is leased twice, by %s (%s) and by %s (%s): one of them should end",
-					d.Index, gpu.Clean(first.User), first.ID, gpu.Clean(l.User), l.ID))
+					d.Index, prose.Clean(first.User), first.ID, prose.Clean(l.User), l.ID))
 				break
 			}
 			first = l
@@ -439,12 +440,12 @@ func (v statusView) odd() []string {
 	for i := range v.leases {
 		l := &v.leases[i]
 		if l.Unreadable {
-			notes = append(notes, fmt.Sprintf("lease %s of %s cannot be read; its devices stay leased until it ends", l.ID, gpu.Clean(l.User)))
+			notes = append(notes, fmt.Sprintf("lease %s of %s cannot be read; its devices stay leased until it ends", l.ID, prose.Clean(l.User)))
 			continue
 		}
 		for _, id := range l.Devices {
 			if _, _, ok := v.m.Find(id); !ok {
-				notes = append(notes, fmt.Sprintf("lease %s of %s holds %s, which this machine does not show", l.ID, gpu.Clean(l.User), gpu.Clean(string(id))))
+				notes = append(notes, fmt.Sprintf("lease %s of %s holds %s, which this machine does not show", l.ID, prose.Clean(l.User), prose.Clean(string(id))))
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // Waiting is one request in the queue.
@@ -41,8 +42,8 @@ func (s *Report) Queue(line []job.Ticket, here uint64, passed, stopped, full fun
 			most = t.Max
 		}
 		w := Waiting{
-			Place: i + 1, ID: t.ID, User: gpu.Clean(t.User), Command: gpu.Clean(t.Command), PID: t.PID, Count: t.Count, Devices: append([]gpu.UUID{}, t.Devices...),
-			Memory: t.Memory, Share: t.Share, Parent: gpu.Clean(t.Parent), Since: known(t.Since), Passed: passed(t), Stopped: stopped(t), Most: most, Time: t.Time,
+			Place: i + 1, ID: t.ID, User: prose.Clean(t.User), Command: prose.Clean(t.Command), PID: t.PID, Count: t.Count, Devices: append([]gpu.UUID{}, t.Devices...),
+			Memory: t.Memory, Share: t.Share, Parent: prose.Clean(t.Parent), Since: known(t.Since), Passed: passed(t), Stopped: stopped(t), Most: most, Time: t.Time,
 			Apart: t.Namespace != 0 && t.Namespace != here,
 		}
 		w.Why = s.why(&w)

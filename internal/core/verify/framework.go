@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // Usable says whether a framework can use a GPU.
@@ -166,12 +167,12 @@ func Answers(frameworks []string, out []byte) []Framework {
 		if w.GPU != Yes && w.GPU != No {
 			w.GPU = Unknown
 		}
-		w.Name, w.Version, w.Built, w.Error = frameworkName(word), gpu.Clean(w.Version), gpu.Clean(w.Built), short(w.Error)
+		w.Name, w.Version, w.Built, w.Error = frameworkName(word), prose.Clean(w.Version), prose.Clean(w.Built), short(w.Error)
 		if w.Devices == nil {
 			w.Devices = []FrameworkDevice{}
 		}
 		for i := range w.Devices {
-			w.Devices[i] = FrameworkDevice{gpu.Clean(w.Devices[i].Name), gpu.UUID(gpu.Clean(string(w.Devices[i].UUID)))}
+			w.Devices[i] = FrameworkDevice{prose.Clean(w.Devices[i].Name), gpu.UUID(prose.Clean(string(w.Devices[i].UUID)))}
 		}
 		all = append(all, w)
 	}
@@ -181,7 +182,7 @@ func Answers(frameworks []string, out []byte) []Framework {
 // short keeps the last line of an error: Python puts the message there, and so does C++, mostly in its only line.
 func short(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
-	line := []rune(gpu.Clean(lines[len(lines)-1]))
+	line := []rune(prose.Clean(lines[len(lines)-1]))
 	return string(line[:min(len(line), 300)])
 }
 
@@ -250,5 +251,5 @@ func (w *Framework) Sentence() string {
 		}
 		names = append(names, name)
 	}
-	return fmt.Sprintf("%s sees %s", w.release(), and(names))
+	return fmt.Sprintf("%s sees %s", w.release(), prose.List(names, "and"))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // most is how many devices or processes one sentence names.
@@ -67,14 +68,7 @@ func (f *Facts) devices(ids []gpu.UUID) string {
 		}
 		names = append(names, f.brief(id))
 	}
-	return and(names)
-}
-
-func and(names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+	return prose.List(names, "and")
 }
 
 // seenText says which process is on which device: "python (process 42) is on GPU 2 (…), 3.1 GiB".

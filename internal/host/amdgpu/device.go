@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // reader reads one device; its files are those of the PCI device.
@@ -47,7 +48,7 @@ func (r *reader) number(most int64, parts ...string) *int64 {
 	}
 	n, err := wholeNumber(text, most)
 	if err != nil {
-		r.problem(filepath.Join(parts...), gpu.Clean(err.Error()))
+		r.problem(filepath.Join(parts...), prose.Clean(err.Error()))
 		return nil
 	}
 	return &n
@@ -75,12 +76,12 @@ func (r *reader) scaled(unit int64, parts ...string) *int {
 func (r *reader) identity(machine files) {
 	d := &r.device
 	code := strings.TrimPrefix(r.short("device"), "0x")
-	d.Name = gpu.Clean(r.short("product_name"))
+	d.Name = prose.Clean(r.short("product_name"))
 	if d.Name == "" {
 		d.Name = machine.marketing(code, strings.TrimPrefix(r.short("revision"), "0x"))
 	}
 	if d.Name == "" {
-		d.Name = strings.TrimSpace("AMD GPU " + gpu.Clean(code))
+		d.Name = strings.TrimSpace("AMD GPU " + prose.Clean(code))
 	}
 	if r.card.portion {
 		d.MemoryTotal = r.share(machine)
@@ -102,7 +103,7 @@ func (f files) marketing(device, revision string) string {
 		for line := range strings.Lines(text) {
 			fields := strings.SplitN(line, ",", 3)
 			if len(fields) == 3 && strings.EqualFold(fields[0], device) && strings.EqualFold(strings.TrimSpace(fields[1]), revision) {
-				return gpu.Clean(strings.TrimSpace(fields[2]))
+				return prose.Clean(strings.TrimSpace(fields[2]))
 			}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 const (
@@ -121,7 +122,7 @@ func (f files) readNode(node string) (card, nodeState) {
 	if err != nil || id == "0" || id == "" {
 		return card{}, isProcessor
 	}
-	c := card{node: node, gpuID: id, device: gpu.Device{Vendor: gpu.AMD, Name: "AMD GPU", UUID: gpu.UUID("KFD-" + gpu.Clean(cut(id)))}}
+	c := card{node: node, gpuID: id, device: gpu.Device{Vendor: gpu.AMD, Name: "AMD GPU", UUID: gpu.UUID("KFD-" + prose.Clean(cut(id)))}}
 	text, err := f.text(nodeFolder, node, "properties")
 	if err != nil {
 		c.device.Problem = fmt.Sprintf("cannot read KFD node %s: %s", node, reason(err))
@@ -252,10 +253,10 @@ func (f files) denied(cards []card) []string {
 // version returns the version of the driver if it is a separate module, else that of the kernel, of which it is a part.
 func (f files) version() string {
 	if v := f.short("sys/module/amdgpu/version"); v != "" {
-		return gpu.Clean(v)
+		return prose.Clean(v)
 	}
 	if v := f.short("proc/sys/kernel/osrelease"); v != "" {
-		return "Linux " + gpu.Clean(v)
+		return "Linux " + prose.Clean(v)
 	}
 	return ""
 }

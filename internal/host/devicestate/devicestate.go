@@ -25,6 +25,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/host/sys"
 )
 
@@ -256,7 +257,7 @@ func decode(data []byte, boot string) []gpu.Event {
 	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {
 		var l line
 		if json.Unmarshal(s.Bytes(), &l) == nil && l.Boot == boot && l.Code > 0 && l.PID >= 0 {
-			out = append(out, gpu.Event{Device: l.Device, XID: gpu.XID{Code: l.Code, At: l.At, PID: l.PID, Source: gpu.Clean(l.Source)}})
+			out = append(out, gpu.Event{Device: l.Device, XID: gpu.XID{Code: l.Code, At: l.At, PID: l.PID, Source: prose.Clean(l.Source)}})
 		}
 	}
 	return out

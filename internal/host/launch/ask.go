@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // Question is a program that is started to answer one question and ends.
@@ -130,7 +130,7 @@ func runQuestion(ctx context.Context, q Question) ([]byte, error) {
 	}
 	if said := bytes.TrimSpace(errs.b.Bytes()); len(said) > 0 {
 		last := said[bytes.LastIndexByte(said, '\n')+1:]
-		return out.b.Bytes(), fmt.Errorf("%w: %s", err, gpu.Clean(string(last[:min(len(last), 300)])))
+		return out.b.Bytes(), fmt.Errorf("%w: %s", err, prose.Clean(string(last[:min(len(last), 300)])))
 	}
 	return out.b.Bytes(), err
 }

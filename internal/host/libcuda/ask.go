@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // Flag is the first argument of a process that Ask starts. Such a process must call Serve and end.
@@ -156,5 +157,5 @@ func (e ending) answer() (Answer, error) {
 func firstLine(text []byte) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 	const most = 200
-	return gpu.Clean(line[:min(len(line), most)])
+	return prose.Clean(line[:min(len(line), most)])
 }

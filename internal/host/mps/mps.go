@@ -26,7 +26,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/host/sys"
 )
 
@@ -132,7 +132,7 @@ func (c *Control) Start(ctx context.Context) error {
 	cmd.Stdout, cmd.Stderr = &said, &said
 	cmd.WaitDelay = time.Second // the daemon may keep its starter's streams
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		return fmt.Errorf("%s -d: %w %s", program, err, gpu.Clean(strings.TrimSpace(said.String())))
+		return fmt.Errorf("%s -d: %w %s", program, err, prose.Clean(strings.TrimSpace(said.String())))
 	}
 	var err error
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
@@ -177,7 +177,7 @@ func (c *Control) numbers(ctx context.Context, command string) ([]int, error) {
 	for word := range strings.FieldsSeq(text) {
 		n, err := strconv.Atoi(word)
 		if err != nil {
-			return nil, fmt.Errorf("%s answers %q to %s", program, gpu.Clean(text), command)
+			return nil, fmt.Errorf("%s answers %q to %s", program, prose.Clean(text), command)
 		}
 		list = append(list, n)
 	}
@@ -194,7 +194,7 @@ func (c *Control) ask(ctx context.Context, command string) (string, error) {
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s: %w %s", program, err, gpu.Clean(strings.TrimSpace(out.String()+errs.String())))
+		return "", fmt.Errorf("%s: %w %s", program, err, prose.Clean(strings.TrimSpace(out.String()+errs.String())))
 	}
 	return out.String(), nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // namedSlice is one MIG device in the output of `nvidia-smi -L`.
@@ -40,7 +41,7 @@ func parseList(out []byte) []namedSlice {
 			}
 			index, err := strconv.Atoi(strings.TrimSuffix(fields[3], ":"))
 			if name := uuid(id, "MIG-"); err == nil && name != "" && parent != "" {
-				list = append(list, namedSlice{parent, index, name, gpu.Clean(fields[1])})
+				list = append(list, namedSlice{parent, index, name, prose.Clean(fields[1])})
 			}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // patience is how long nvidia-smi may take if ctx sets no shorter limit.
@@ -100,7 +101,7 @@ func broken(format string, args ...any) *gpu.Unavailable {
 
 func firstLine(text string) string {
 	for line := range strings.Lines(text) {
-		if line = strings.TrimSpace(gpu.Clean(line)); line != "" {
+		if line = strings.TrimSpace(prose.Clean(line)); line != "" {
 			return truncate(line, 300)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 func fixture(t testing.TB, name string) []byte {
@@ -314,7 +315,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		for _, p := range m.Processes {
-			if p.PID <= 0 || !seen[p.GPU] || p.GPU == "" || gpu.Clean(p.Command) != p.Command {
+			if p.PID <= 0 || !seen[p.GPU] || p.GPU == "" || prose.Clean(p.Command) != p.Command {
 				t.Fatalf("process %+v", p)
 			}
 		}

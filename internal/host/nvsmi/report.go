@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // report is a parsed output before the names of MIG devices are known.
@@ -94,7 +95,7 @@ func (r *report) problem(format string, args ...any) {
 // complaints reads the lines that nvidia-smi prints outside of the document.
 func (r *report) complaints(text string) {
 	for line := range strings.Lines(text) {
-		line = truncate(strings.TrimSpace(gpu.Clean(line)), 300)
+		line = truncate(strings.TrimSpace(prose.Clean(line)), 300)
 		if line == "" {
 			continue
 		}
@@ -147,7 +148,7 @@ func (g *xmlGPU) unit() unit {
 	u := unit{device: g.device()}
 	for _, l := range []xmlProcesses{g.Processes, g.ProcessesOld} {
 		u.processes = append(u.processes, l.List...)
-		if text := strings.TrimSpace(gpu.Clean(l.Text)); text != "" {
+		if text := strings.TrimSpace(prose.Clean(l.Text)); text != "" {
 			u.device.Unlisted = "cannot list its processes: nvidia-smi says " + truncate(text, 60)
 		}
 	}

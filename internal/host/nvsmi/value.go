@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // Every reading is a number and its unit, or a text that says why there is none: "N/A", "[N/A]", "Not Supported",
@@ -99,7 +100,7 @@ func isYes(s string) bool { return strings.TrimSpace(s) == "Yes" }
 
 // word returns a name, "" for a text that means that there is none.
 func word(s string) string {
-	s = strings.TrimSpace(gpu.Clean(s))
+	s = strings.TrimSpace(prose.Clean(s))
 	switch strings.ToLower(strings.Trim(s, "[]")) {
 	case "", "n/a", "not supported", "not found", "unknown error", "err!", "insufficient permissions", "no permission",
 		"gpu is lost", "gpu requires reset", "requested functionality has been deprecated":

@@ -3,7 +3,7 @@ package proc
 import (
 	"strings"
 
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // parseCgroup reads /proc/PID/cgroup (cgroups(7)): "0::/path" for version 2, "N:controllers:/path" for version 1.
@@ -28,7 +28,7 @@ func parseCgroup(text string) (path, container string) {
 			path, rank = fields[2], r
 		}
 	}
-	return gpu.Clean(path), container
+	return prose.Clean(path), container
 }
 
 // containerID finds the 64 hex digits that every runtime puts into the path: "/docker/ID", "docker-ID.scope",

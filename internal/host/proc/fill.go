@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/space"
 )
 
@@ -38,10 +39,10 @@ func (f FS) Fill(m *gpu.Machine, now time.Time, apart bool) {
 			found.Started = now.Add(span(found.Start) - up)
 		}
 		if found.Command == "" {
-			found.Command = gpu.Clean(p.Command)
+			found.Command = prose.Clean(p.Command)
 		}
 		if found.User == "" {
-			found.User = gpu.Clean(p.User)
+			found.User = prose.Clean(p.User)
 		}
 		found.PID, found.GPU, found.Memory, found.Kind, found.Extra = p.PID, p.GPU, p.Memory, p.Kind, p.Extra
 		*p = found
@@ -134,7 +135,7 @@ func (f FS) command(pid int, comm string) string {
 	line := ""
 	if err == nil {
 		b = bytes.TrimRight(b, "\x00")
-		line = strings.TrimSpace(gpu.Clean(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '}))))
+		line = strings.TrimSpace(prose.Clean(string(bytes.ReplaceAll(b, []byte{0}, []byte{' '}))))
 	}
 	if line == "" {
 		return "[" + comm + "]"

@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/core/devfile"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // DevicesHeld lists the device files that a process has open or mapped, by their paths as that process sees them, each
@@ -26,7 +27,7 @@ func (f FS) DevicesHeld(pid int) ([]string, error) {
 	}
 	for line := range strings.Lines(string(maps)) {
 		if _, path, found := strings.Cut(strings.TrimRight(line, "\n"), "/"); found && devfile.Belongs("/"+path) {
-			open = append(open, gpu.Clean("/"+path))
+			open = append(open, prose.Clean("/"+path))
 		}
 	}
 	slices.Sort(open)
@@ -47,7 +48,7 @@ func (f FS) linksBelowDev(pid int) (found []string, err error) {
 	for _, name := range names {
 		// One that was closed meanwhile is not open.
 		if target, err := os.Readlink(filepath.Join(folder, name)); err == nil && devfile.Belongs(target) {
-			found = append(found, gpu.Clean(target))
+			found = append(found, prose.Clean(target))
 		}
 	}
 	return found, nil

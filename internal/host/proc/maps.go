@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // Libraries lists the shared objects that are mapped into a process, each once, in alphabetical order
@@ -22,7 +22,7 @@ func (f FS) Libraries(pid int) ([]string, error) {
 	for line := range strings.Lines(string(b)) {
 		_, path, ok := strings.Cut(line, "/")
 		path, _, _ = strings.Cut("/"+path, " (deleted)")
-		path = gpu.Clean(strings.TrimRight(path, "\n"))
+		path = prose.Clean(strings.TrimRight(path, "\n"))
 		if name := filepath.Base(path); !ok || !strings.Contains(name, ".so.") && !strings.HasSuffix(name, ".so") {
 			continue
 		}
@@ -47,7 +47,7 @@ func (f FS) Program(pid int) (Program, error) {
 	if err != nil {
 		return p, fmt.Errorf("cannot read the program of process %d: %w", pid, err)
 	}
-	p.Name = gpu.Clean(strings.TrimSuffix(name, " (deleted)"))
+	p.Name = prose.Clean(strings.TrimSuffix(name, " (deleted)"))
 	b, err := f.readSlow(2<<20, strconv.Itoa(pid), "cmdline")
 	if err != nil {
 		return p, fmt.Errorf("cannot read the arguments of process %d: %w", pid, err)

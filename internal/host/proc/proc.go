@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/host/sys"
 	"gpuard/internal/host/timens"
 )
@@ -95,7 +96,7 @@ func (f FS) offset() (time.Duration, error) {
 
 func parseStat(line string) (Stat, bool) {
 	p, ok := sys.ParseProcess(line)
-	return Stat{Comm: gpu.Clean(p.Name), State: string(p.State), PPID: p.Parent, Group: p.Group, Start: p.Start, CPU: span(p.CPU), Exits: p.Exits}, ok
+	return Stat{Comm: prose.Clean(p.Name), State: string(p.State), PPID: p.Parent, Group: p.Group, Start: p.Start, CPU: span(p.CPU), Exits: p.Exits}, ok
 }
 
 // Alive reports whether the process exists, started at start (0 accepts any), and has not ended: a zombie is not alive.
@@ -175,7 +176,7 @@ func (f FS) Uptime() (time.Duration, error) {
 	first, _, _ := strings.Cut(string(b), " ")
 	up, err := time.ParseDuration(first + "s")
 	if err != nil {
-		return 0, fmt.Errorf("cannot read the machine's uptime: %q is not a number of seconds", gpu.Clean(first))
+		return 0, fmt.Errorf("cannot read the machine's uptime: %q is not a number of seconds", prose.Clean(first))
 	}
 	shift, err := f.offset()
 	return up - shift, err
@@ -197,7 +198,7 @@ func (f FS) MainMemory() (total, available gpu.Bytes, err error) {
 		delete(missing, name)
 		kilobytes, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 40)
 		if err != nil {
-			return 0, 0, fmt.Errorf("cannot read how much memory the machine has: %q in %s", gpu.Clean(strings.TrimSpace(line)), filepath.Join(f.root, "meminfo"))
+			return 0, 0, fmt.Errorf("cannot read how much memory the machine has: %q in %s", prose.Clean(strings.TrimSpace(line)), filepath.Join(f.root, "meminfo"))
 		}
 		*into = gpu.Bytes(kilobytes) * gpu.KiB
 	}
@@ -215,7 +216,7 @@ func (f FS) BootID() (string, error) {
 	}
 	id := strings.TrimSpace(string(b))
 	if len(id) != 36 || strings.Trim(id, "0123456789abcdef-") != "" {
-		return "", fmt.Errorf("cannot read the boot id: %q in %s is none", gpu.Clean(id), filepath.Join(f.root, "sys/kernel/random/boot_id"))
+		return "", fmt.Errorf("cannot read the boot id: %q in %s is none", prose.Clean(id), filepath.Join(f.root, "sys/kernel/random/boot_id"))
 	}
 	return id, nil
 }

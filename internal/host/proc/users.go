@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/space"
 	"gpuard/internal/host/sys"
 )
@@ -77,7 +77,7 @@ func passwdEntry(line string) (uid uint32, name string, ok bool) {
 		return 0, "", false
 	}
 	n, err := strconv.ParseUint(fields[2], 10, 32)
-	name = gpu.Clean(fields[0])
+	name = prose.Clean(fields[0])
 	return uint32(n), name, err == nil && name != ""
 }
 

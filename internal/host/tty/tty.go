@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/host/sys"
 )
 
@@ -81,6 +81,6 @@ func written(path string, uid uint32, line string, wanted func(device uint64) bo
 	if unix.Fstat(fd, &st) != nil || !takes(st) || err != nil || mode.Lflag&unix.TOSTOP != 0 {
 		return false
 	}
-	n, err := unix.Write(fd, []byte("\r\n"+strings.TrimSpace(gpu.Clean(line))+"\r\n"))
+	n, err := unix.Write(fd, []byte("\r\n"+strings.TrimSpace(prose.Clean(line))+"\r\n"))
 	return err == nil && n > 0
 }

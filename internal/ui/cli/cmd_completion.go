@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/app/leases"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/visible"
 )
 
@@ -132,7 +133,7 @@ func deviceNames(m gpu.Machine, typed string) (names []string) {
 	last := strings.ToLower(typed[len(before):])
 	offer := func(name, about string) {
 		if !slices.Contains(strings.Split(before, ","), name) {
-			names = append(names, before+name+"\t"+gpu.Clean(about))
+			names = append(names, before+name+"\t"+prose.Clean(about))
 		}
 	}
 	for i := range m.Devices {
@@ -151,7 +152,7 @@ func deviceNames(m gpu.Machine, typed string) (names []string) {
 
 func modelNames(m gpu.Machine, _ string) (names []string) {
 	for i := range m.Devices {
-		names = append(names, gpu.Clean(m.Devices[i].Name))
+		names = append(names, prose.Clean(m.Devices[i].Name))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -160,7 +161,7 @@ func modelNames(m gpu.Machine, _ string) (names []string) {
 func profileNames(m gpu.Machine, _ string) (names []string) {
 	for i := range m.Devices {
 		for _, s := range m.Devices[i].MIG {
-			names = append(names, gpu.Clean(s.Profile))
+			names = append(names, prose.Clean(s.Profile))
 		}
 	}
 	slices.Sort(names)

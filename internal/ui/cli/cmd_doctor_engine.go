@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/app/remote"
 	"gpuard/internal/core/check"
 	"gpuard/internal/core/kubernetes"
+	"gpuard/internal/core/prose"
 )
 
 // diagnosedCluster is the JSON answer of doctor --engine kubernetes.
@@ -126,7 +127,7 @@ func clusterView(w io.Writer, d check.Diagnosis, hosts []kubernetes.Host, all bo
 		row(style, p.text(h.Node), strconv.Itoa(h.All), free, by(h), model)
 	}
 	if left := len(hosts) - len(shown); left > 0 {
-		p.line(span{dim, fmt.Sprintf("and %s more: --all", plural(left, "row"))})
+		p.line(span{dim, fmt.Sprintf("and %s more: --all", prose.Count(left, "row"))})
 	}
 	p.diagnosis(d, all)
 	_, _ = io.WriteString(w, p.out.String())

@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/app/leases"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 )
 
@@ -86,14 +87,14 @@ it.`,
 func (p *Program) drainText(d status.Drained, reason string) {
 	text := "; no reason is given (--reason)"
 	if reason != "" {
-		text = ": " + gpu.Clean(reason)
+		text = ": " + prose.Clean(reason)
 	}
 	fmt.Fprintf(p.Out, "%s gets no new lease%s\n", d.Device, text)
 	if d.Before != "" {
-		fmt.Fprintf(p.Out, "it was drained already; replaced: %s\n", gpu.Clean(d.Before))
+		fmt.Fprintf(p.Out, "it was drained already; replaced: %s\n", prose.Clean(d.Before))
 	}
 	for _, l := range d.Leases {
-		fmt.Fprintf(p.Out, "%s's %s (lease %s, process %d) keeps it until it ends\n", gpu.Clean(l.User), gpu.Clean(l.Command), l.ID, l.PID)
+		fmt.Fprintf(p.Out, "%s's %s (lease %s, process %d) keeps it until it ends\n", prose.Clean(l.User), prose.Clean(l.Command), l.ID, l.PID)
 	}
 	const shown = 3
 	for _, t := range d.Waiting[:min(len(d.Waiting), shown)] {
@@ -101,7 +102,7 @@ func (p *Program) drainText(d status.Drained, reason string) {
 		if len(t.Devices) > t.Count {
 			left = "waits for a GPU, and will not get this one"
 		}
-		fmt.Fprintf(p.Out, "%s's %s (process %d) %s\n", gpu.Clean(t.User), gpu.Clean(t.Command), t.PID, left)
+		fmt.Fprintf(p.Out, "%s's %s (process %d) %s\n", prose.Clean(t.User), prose.Clean(t.Command), t.PID, left)
 	}
 	if more := len(d.Waiting) - shown; more > 0 {
 		fmt.Fprintf(p.Out, "and %d more that wait: gpuard status\n", more)

@@ -12,8 +12,8 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/leases"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/leftover"
+	"gpuard/internal/core/prose"
 )
 
 type evictOptions struct {
@@ -117,7 +117,7 @@ func (p *Program) showEvicted(ended []leftover.Evicted, asJSON bool) error {
 		}
 	}
 	if stay > 0 {
-		return &silent{fmt.Errorf("cannot end %s", plural(stay, "process"))}
+		return &silent{fmt.Errorf("cannot end %s", prose.Count(stay, "process"))}
 	}
 	return nil
 }
@@ -190,5 +190,5 @@ func describeLeftover(r leftover.Row, now time.Time) string {
 	if r.Idle != nil {
 		add(true, "idle for "+age(*r.Idle))
 	}
-	return strings.Join(parts, ", ") + ": " + gpu.Clean(r.Command)
+	return strings.Join(parts, ", ") + ": " + prose.Clean(r.Command)
 }

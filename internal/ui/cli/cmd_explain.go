@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/explain"
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/suggest"
 	"gpuard/internal/core/visible"
 )
@@ -111,7 +111,7 @@ func unknownVariables(given []string) []visible.Note {
 		if meant := suggest.Word(name, visible.Variables()); meant != "" {
 			text += "; did you mean " + meant + "?"
 		}
-		notes = append(notes, visible.Note{Code: visible.CodeUnknownVariable, Text: gpu.Clean(text)})
+		notes = append(notes, visible.Note{Code: visible.CodeUnknownVariable, Text: prose.Clean(text)})
 	}
 	return notes
 }

@@ -11,8 +11,8 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/linter"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/lint"
+	"gpuard/internal/core/prose"
 )
 
 func (p *Program) lint() *cobra.Command {
@@ -101,7 +101,7 @@ func (p *Program) lintProblems(problems []linter.Omission) {
 		if len(these) > 1 {
 			name = fmt.Sprintf("%s and %d more", name, len(these)-1)
 		}
-		p.Host.Say(gpu.Clean(name + ": " + why))
+		p.Host.Say(prose.Clean(name + ": " + why))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/app/services"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/service"
 )
 
@@ -153,7 +154,7 @@ func remark(row *services.Row) string {
 		}
 	}
 	if row.Restarts > 0 {
-		parts = append(parts, plural(row.Restarts, "restart"))
+		parts = append(parts, prose.Count(row.Restarts, "restart"))
 	}
 	switch {
 	case !row.Wanted:
@@ -167,7 +168,7 @@ func remark(row *services.Row) string {
 func nothingUp(view *services.View) string {
 	name := "this project"
 	if view.Name != "" {
-		name = "the project " + gpu.Clean(view.Name)
+		name = "the project " + prose.Clean(view.Name)
 	}
 	return "nothing of " + name + " is up; to start it: gpuard up -d"
 }

@@ -15,7 +15,7 @@ import (
 	"gpuard/internal/app/setup"
 	"gpuard/internal/app/shellenv"
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/suggest"
 )
@@ -89,7 +89,7 @@ func (p *Program) listSetups(asJSON bool) error {
 		fmt.Fprintln(p.Out, "nothing is set up; see gpuard setup --help")
 	}
 	for _, key := range keys {
-		fmt.Fprintln(p.Out, gpu.Clean(key))
+		fmt.Fprintln(p.Out, prose.Clean(key))
 	}
 	return nil
 }
@@ -267,7 +267,7 @@ func showSetup(w io.Writer, r setup.Report, env interface{ Lookup(string) (strin
 	if len(r.Try) > 0 && r.Done {
 		fmt.Fprintln(w, "try it:")
 		for _, line := range r.Try {
-			fmt.Fprintf(w, "  %s\n", gpu.Clean(line))
+			fmt.Fprintf(w, "  %s\n", prose.Clean(line))
 		}
 	}
 }
@@ -327,7 +327,7 @@ func belowHome(path, home string) string {
 	if below, ok := strings.CutPrefix(path, home+"/"); ok && home != "" && home != "/" {
 		path = "~/" + below
 	}
-	return gpu.Clean(path)
+	return prose.Clean(path)
 }
 
 // chosen returns those flags of among that were given, as words for another command line.

@@ -10,6 +10,7 @@ import (
 	"gpuard/internal/app/leases"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // busView is the JSON answer of status --pci.
@@ -40,7 +41,7 @@ func (p *Program) showBus(ctx context.Context, asJSON bool) error {
 	for i := range m.Devices {
 		d := &m.Devices[i]
 		number := strings.TrimPrefix(machine.DeviceName(m, *d), "GPU ")
-		v.Cards = append(v.Cards, busEntry{PCI: d.PCI, GPU: number, Name: gpu.Clean(d.Name), UUID: d.UUID})
+		v.Cards = append(v.Cards, busEntry{PCI: d.PCI, GPU: number, Name: prose.Clean(d.Name), UUID: d.UUID})
 	}
 	if p.Host.Hardware() {
 		cards, err := p.Host.Cards()

@@ -9,10 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/claim"
-
 	sweeper "gpuard/internal/app/sweep"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/sweep"
 )
 
@@ -231,7 +230,7 @@ func (p *Program) previewSweep(cmd *cobra.Command, q *sweeper.Request, o *sweepO
 	if o.json {
 		return writeJSON(p.Out, sweepPreview{"gpuard.sweep/1", q.Grid.Len(), runs, commands, append([]string{}, unused...), append([]string{}, p.said...), withLists(plan)})
 	}
-	fmt.Fprintf(p.Out, "%s:\n", plural(q.Grid.Len(), "run"))
+	fmt.Fprintf(p.Out, "%s:\n", prose.Count(q.Grid.Len(), "run"))
 	for i, run := range runs {
 		if i > 0 && run > runs[i-1]+1 {
 			fmt.Fprintln(p.Out, "  ...")
@@ -260,4 +259,4 @@ func unusedText(names []string) string {
 }
 
 // asTyped is a command as a shell takes it, without control characters.
-func asTyped(words []string) string { return gpu.Clean(shellWords(words...)) }
+func asTyped(words []string) string { return prose.Clean(shellWords(words...)) }

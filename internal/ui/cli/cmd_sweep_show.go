@@ -11,10 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/exit"
-
 	"gpuard/internal/app/runs"
 	sweeper "gpuard/internal/app/sweep"
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/sweep"
 )
 
@@ -113,9 +112,9 @@ func (p *Program) conduct(cmd *cobra.Command, s *sweeper.Sweep, o *sweepOptions,
 	}
 	began := time.Now()
 	if c := s.Count(); s.Resumed {
-		p.Host.Say(fmt.Sprintf("%s in %s, %d done before", plural(c.All, "run"), gpu.Clean(s.Dir), c.Done()))
+		p.Host.Say(fmt.Sprintf("%s in %s, %d done before", prose.Count(c.All, "run"), prose.Clean(s.Dir), c.Done()))
 	} else {
-		p.Host.Say(fmt.Sprintf("%s in %s", plural(c.All, "run"), gpu.Clean(s.Dir)))
+		p.Host.Say(fmt.Sprintf("%s in %s", prose.Count(c.All, "run"), prose.Clean(s.Dir)))
 	}
 	out, err := s.Conduct(cmd.Context(), show.progress)
 	show.mu.Lock()
@@ -157,14 +156,14 @@ func (p *Program) showSwept(s *sweeper.Sweep, o *sweepOptions, out *sweeper.Outc
 	if out.Interrupted != nil {
 		w = p.Err
 	}
-	text := fmt.Sprintf("%d of %s ok", c.OK, plural(c.All, "run"))
+	text := fmt.Sprintf("%d of %s ok", c.OK, prose.Count(c.All, "run"))
 	if c.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", c.Failed)
 	}
 	if left > 0 {
 		text += fmt.Sprintf(", %d not done", left)
 	}
-	fmt.Fprintf(w, "%s, in %s; results: %s\n", text, elapsed(spent), gpu.Clean(results))
+	fmt.Fprintf(w, "%s, in %s; results: %s\n", text, elapsed(spent), prose.Clean(results))
 	for _, r := range out.Failures {
 		fmt.Fprintln(w, "  "+failedRun(r, s.Request.Grid.Names, s.Dir))
 	}
@@ -186,7 +185,7 @@ func failedRun(r sweep.Result, names []string, dir string) string {
 	if len(r.Parameters) > 0 {
 		pairs := []string{}
 		for _, name := range names {
-			pairs = append(pairs, name+"="+gpu.Brief(r.Parameters[name]))
+			pairs = append(pairs, name+"="+prose.Brief(r.Parameters[name]))
 		}
 		text += " (" + strings.Join(pairs, " ") + ")"
 	}
@@ -197,5 +196,5 @@ func failedRun(r sweep.Result, names []string, dir string) string {
 	if r.Problem != "" {
 		how += ", " + r.Problem
 	}
-	return gpu.Clean(text + ": " + how + "; " + dir + string(os.PathSeparator) + r.Log)
+	return prose.Clean(text + ": " + how + "; " + dir + string(os.PathSeparator) + r.Log)
 }

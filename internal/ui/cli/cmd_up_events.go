@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"gpuard/internal/app/services"
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/service"
 )
 
@@ -115,7 +115,7 @@ func eventText(before, now *services.Row) string {
 		}
 	case service.Restarting:
 		if other || now.Restarts != before.Restarts {
-			return orElse(strings.TrimPrefix(gpu.Clean(now.Why), "the command "), howEnded(now)+", and is started again")
+			return orElse(strings.TrimPrefix(prose.Clean(now.Why), "the command "), howEnded(now)+", and is started again")
 		}
 	case service.Done, service.Failed, service.Refused:
 		if other || now.Fresh && !before.Fresh {
@@ -126,7 +126,7 @@ func eventText(before, now *services.Row) string {
 }
 
 func waits(row *services.Row) string {
-	why := gpu.Clean(row.Why)
+	why := prose.Clean(row.Why)
 	if strings.HasPrefix(why, "waits") {
 		return why
 	}
@@ -146,7 +146,7 @@ func startedOn(row *services.Row) string {
 		text += ", a share of " + row.Share.String()
 	}
 	if row.Restarts > 0 {
-		text += ", " + plural(row.Restarts, "restart")
+		text += ", " + prose.Count(row.Restarts, "restart")
 	}
 	return text
 }

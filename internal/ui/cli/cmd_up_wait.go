@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/services"
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/service"
 )
 
@@ -193,10 +193,10 @@ func doing(row *services.Row) string {
 		return waits(row)
 	case service.Running:
 		if !row.Seen.Ready {
-			return strings.TrimSuffix("is not ready yet: "+gpu.Clean(row.Why), ": ")
+			return strings.TrimSuffix("is not ready yet: "+prose.Clean(row.Why), ": ")
 		}
 		if !row.Usable() {
-			return "is unhealthy: " + gpu.Clean(row.Why)
+			return "is unhealthy: " + prose.Clean(row.Why)
 		}
 		return "runs"
 	case service.Ending:
@@ -206,9 +206,9 @@ func doing(row *services.Row) string {
 	case service.Done:
 		return howEnded(row)
 	case service.Failed:
-		return "failed: " + orElse(gpu.Clean(row.Why), howEnded(row))
+		return "failed: " + orElse(prose.Clean(row.Why), howEnded(row))
 	case service.Refused:
-		return "cannot be started: " + gpu.Clean(row.Why)
+		return "cannot be started: " + prose.Clean(row.Why)
 	}
 	return "is starting"
 }

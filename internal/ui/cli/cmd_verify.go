@@ -14,8 +14,8 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/run"
 	"gpuard/internal/app/verify"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	core "gpuard/internal/core/verify"
 )
 
@@ -74,7 +74,7 @@ func checkTarget(cmd *cobra.Command, args []string) error {
 	case len(args) == 0:
 		return usagef("cannot verify: no command given; write gpuard verify -- COMMAND, or name a process or a lease (gpuard status shows both)")
 	}
-	return usagef("cannot verify %q: one process or lease at a time; to run a command: gpuard verify -- %s", gpu.Clean(args[0]), gpu.Clean(strings.Join(args, " ")))
+	return usagef("cannot verify %q: one process or lease at a time; to run a command: gpuard verify -- %s", prose.Clean(args[0]), prose.Clean(strings.Join(args, " ")))
 }
 
 func (p *Program) verifyTarget(cmd *cobra.Command, target string, patience time.Duration, asJSON bool) error {
@@ -125,7 +125,7 @@ func (p *Program) verifyFlag(cmd *cobra.Command, o *runOptions) (*run.Oversight,
 		return nil, err
 	}
 	if value, ok := p.valueAfterBlank(cmd.Flags().Args()); ok {
-		return nil, usagef("cannot run %q: the time of --verify needs an equals sign: write --verify=%s; to run a command of that name: --verify -- %s", gpu.Clean(cmd.Flags().Arg(0)), value, gpu.Clean(cmd.Flags().Arg(0)))
+		return nil, usagef("cannot run %q: the time of --verify needs an equals sign: write --verify=%s; to run a command of that name: --verify -- %s", prose.Clean(cmd.Flags().Arg(0)), value, prose.Clean(cmd.Flags().Arg(0)))
 	}
 	watch, err := oversight(o.verify)
 	if err != nil {

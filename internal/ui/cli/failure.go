@@ -11,9 +11,9 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/run"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/prompt"
+	"gpuard/internal/core/prose"
 )
 
 // failure is an error with the exit code of its command.
@@ -98,9 +98,9 @@ func safe(text string) string {
 	for {
 		end := strings.IndexAny(text, "\t\n")
 		if end < 0 {
-			return b.String() + gpu.Clean(text)
+			return b.String() + prose.Clean(text)
 		}
-		b.WriteString(gpu.Clean(text[:end]) + text[end:end+1])
+		b.WriteString(prose.Clean(text[:end]) + text[end:end+1])
 		text = text[end+1:]
 	}
 }

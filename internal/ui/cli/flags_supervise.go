@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/app/run"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // careFlags are the flags of a supervised run.
@@ -237,9 +238,9 @@ func remaining(r *job.Result) string {
 	}
 	var names []string
 	for _, b := range r.HeldBy[:min(len(r.HeldBy), 4)] {
-		name := fmt.Sprintf("PID %d (%s)", b.PID, gpu.Clean(b.Command))
+		name := fmt.Sprintf("PID %d (%s)", b.PID, prose.Clean(b.Command))
 		if b.Stopped {
-			name = fmt.Sprintf("PID %d (%s, stopped: kill -CONT %[1]d)", b.PID, gpu.Clean(b.Command))
+			name = fmt.Sprintf("PID %d (%s, stopped: kill -CONT %[1]d)", b.PID, prose.Clean(b.Command))
 		}
 		names = append(names, name)
 	}

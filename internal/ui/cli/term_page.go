@@ -3,7 +3,7 @@ package cli
 import (
 	"strings"
 
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // style is a sequence of SGR parameters of ECMA-48.
@@ -34,7 +34,7 @@ type page struct {
 
 // text makes text of other origin safe for this terminal. Call it before measuring the text.
 func (p *page) text(s string) string {
-	s = strings.ReplaceAll(gpu.Clean(s), "\ufe0f", "") // U+FE0F makes a character a wide emoji; terminals disagree on its width
+	s = strings.ReplaceAll(prose.Clean(s), "\ufe0f", "") // U+FE0F makes a character a wide emoji; terminals disagree on its width
 	if p.term.UTF8 {
 		return s
 	}

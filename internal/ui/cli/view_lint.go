@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/app/linter"
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/prose"
 )
 
 // Lint writes each finding: its place, what is wrong, the reason, and the corrected line.
@@ -88,12 +89,12 @@ func (p *page) lintSummary(r linter.Report) {
 			parts = append(parts, counted(c.n, c.what))
 		}
 	}
-	text := "no findings in " + countedFiles(r.Files)
+	text := "no findings in " + prose.Count(r.Files, "file")
 	if r.Files == 0 && len(r.Problems) > 0 {
 		text = "nothing was checked"
 	}
 	if len(r.Findings) > 0 {
-		text = countedFiles(r.Files)
+		text = prose.Count(r.Files, "file")
 	}
 	if len(parts) > 0 {
 		text += ": " + strings.Join(parts, ", ")
@@ -126,11 +127,4 @@ func counted(n int, what string) string {
 		what += "s"
 	}
 	return fmt.Sprintf("%d %s", n, what)
-}
-
-func countedFiles(n int) string {
-	if n == 1 {
-		return "1 file"
-	}
-	return fmt.Sprintf("%d files", n)
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/services"
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 )
 
 // printer writes lines of instances, each after the name of its instance.
@@ -57,7 +57,7 @@ func (o *printer) print(line services.Line) error {
 	case o.raw:
 		b.Write(line.Text)
 	case own:
-		o.styled(&b, dim, gpu.Clean(string(line.Text)))
+		o.styled(&b, dim, prose.Clean(string(line.Text)))
 	default:
 		b.WriteString(harmless(string(line.Text), o.term.Color))
 	}
@@ -143,7 +143,7 @@ func escape(text string) (sequence, rest string) {
 func tabbed(text string) string {
 	parts := strings.Split(text, "\t")
 	for i := range parts {
-		parts[i] = gpu.Clean(parts[i])
+		parts[i] = prose.Clean(parts[i])
 	}
 	return strings.Join(parts, "\t")
 }

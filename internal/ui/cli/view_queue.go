@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"gpuard/internal/app/queue"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 )
 
 // asked is what a request asks for, in a few words.
 func asked(s *job.Spec) string {
-	text := plural(s.GPUs, "GPU")
+	text := prose.Count(s.GPUs, "GPU")
 	switch {
 	case s.CPU:
 		return "no GPU"
@@ -98,7 +98,7 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 
 // onHost says where other jobs of the user are.
 func onHost(h *queue.HostJobs) string {
-	jobs := plural(h.Jobs, "job") + " of yours"
+	jobs := prose.Count(h.Jobs, "job") + " of yours"
 	if h.Host == "" {
 		return jobs + " in " + h.Folder + ", from a gpuard that kept one queue for all hosts; nothing starts them: hand them in again"
 	}
@@ -225,12 +225,12 @@ func usedText(e *queue.Entry) string {
 
 // endText says in one line how a job ended.
 func endText(e *queue.Entry) string {
-	text := fmt.Sprintf("job %d (%s): %s", e.Number, gpu.Clean(e.Name), e.Ending())
+	text := fmt.Sprintf("job %d (%s): %s", e.Number, prose.Clean(e.Name), e.Ending())
 	if e.Seconds > 0 {
 		text += " after " + elapsed(time.Duration(e.Seconds*float64(time.Second)))
 	}
 	if e.Why != "" {
-		text += ", " + gpu.Clean(e.Why)
+		text += ", " + prose.Clean(e.Why)
 	}
 	return text
 }

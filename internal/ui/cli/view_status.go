@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 )
 
@@ -160,12 +161,12 @@ func (v *statusPage) summary() string {
 		}
 		count[useWord(r.device)]++
 	}
-	things := plural(len(v.s.Devices), "GPU")
+	things := prose.Count(len(v.s.Devices), "GPU")
 	switch {
 	case split == 1 && len(v.s.Devices) == 1:
-		things += " split into " + plural(slices, "MIG slice")
+		things += " split into " + prose.Count(slices, "MIG slice")
 	case split > 0:
-		things += fmt.Sprintf(" (%d split into %s)", split, plural(slices, "MIG slice"))
+		things += fmt.Sprintf(" (%d split into %s)", split, prose.Count(slices, "MIG slice"))
 	}
 	var uses []string
 	for _, word := range []string{"free", "leased", "shared", "draining", "busy", "use unknown", "degraded", "unhealthy", "unknown"} {
@@ -174,13 +175,6 @@ func (v *statusPage) summary() string {
 		}
 	}
 	return things + ": " + strings.Join(uses, ", ")
-}
-
-func plural(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // useWord is the use of a device, or its health if it has no lease and is not healthy.

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"gpuard/internal/app/services"
-	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/service"
 )
 
@@ -29,7 +29,7 @@ func howEnded(row *services.Row) string {
 	switch {
 	case !row.Wanted: // gpuard ended it
 	case row.Signal != "":
-		return "ended by " + gpu.Clean(row.Signal)
+		return "ended by " + prose.Clean(row.Signal)
 	case row.Exit != nil:
 		return fmt.Sprintf("ended with exit code %d", *row.Exit)
 	}

@@ -1,6 +1,12 @@
-package gpu
+// Package prose makes texts for people: safe to print, short, and with the right ending. It knows nothing of devices.
+//
+//	prose.Clean("a\x1b[31m\nb")                  // "a[31m b"
+//	prose.Count(2, "GPU")                        // "2 GPUs"
+//	prose.List([]string{"0", "1", "3"}, "and")   // "0, 1 and 3"
+package prose
 
 import (
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -28,4 +34,20 @@ func Brief(s string) string {
 		return string(runes)
 	}
 	return string(runes[:longest-1]) + "…"
+}
+
+// Count writes a number and its noun, which takes an s: "1 file", "2 files".
+func Count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
+}
+
+// List joins as in a sentence: "a, b and c" with the last word "and".
+func List(parts []string, last string) string {
+	if len(parts) < 2 {
+		return strings.Join(parts, "")
+	}
+	return strings.Join(parts[:len(parts)-1], ", ") + " " + last + " " + parts[len(parts)-1]
 }

@@ -1,4 +1,4 @@
-package gpu
+package prose
 
 import (
 	"strings"
@@ -54,10 +54,18 @@ func TestBrief(t *testing.T) {
 	}
 }
 
-func TestModel(t *testing.T) {
-	for in, want := range map[string]string{"NVIDIA A100-SXM4-80GB": "A100-SXM4-80GB", "AMD Instinct MI300X": "Instinct MI300X", "NVIDIA ": "NVIDIA ", "Tesla T4": "Tesla T4", "": ""} {
-		if got := Model(in); got != want {
-			t.Errorf("Model(%q) = %q, want %q", in, got, want)
+func TestCount(t *testing.T) {
+	for n, want := range map[int]string{0: "0 files", 1: "1 file", 2: "2 files"} {
+		if got := Count(n, "file"); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	for want, parts := range map[string][]string{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
+		if got := List(parts, "or"); got != want {
+			t.Errorf("%v: %q, want %q", parts, got, want)
 		}
 	}
 }
