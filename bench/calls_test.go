@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkCalls counts the calls of NVIDIA's kernel driver, over NVIDIA's own libraries and four idle A100 that are pretended: of
-// nvidia-smi, gpuard run and status, of a waiting run when the lease before it ends, and of gpuard serve in a second. On a card
+// nvidia-smi, gpuard run and status, of a run that waits and of its start when the lease before it ends, and of gpuard serve. On a card
 // that works each takes 0.1 ms and more; the times are those of everything else.
 func BenchmarkCalls(b *testing.B) {
 	libraries := nvidia.Libraries(b)
@@ -39,6 +39,7 @@ func BenchmarkCalls(b *testing.B) {
 		smi := filepath.Join(lab.Library.Folder, "nvidia-smi")
 		its := count("nvidia-smi, index, memory and load", once(smi, "--query-gpu=index,memory.used,utilization.gpu", "--format=csv"))
 		ours := count("gpuard run", once(place.run(gpuard, "true")...))
+		count("gpuard run --device 0", once(gpuard, "run", "--quiet", "--no-wait", "--device", "0", "--", "true"))
 		count("gpuard status", once(gpuard, "status"))
 		wake(b, lab, place, gpuard, count)
 		serve := command([]string{gpuard, "serve", "--listen", "127.0.0.1:0"}, place.env)

@@ -38,8 +38,8 @@ type request struct {
 	spec       job.Spec
 	machine    gpu.Machine
 	readAt     time.Time            // when machine was
-	kept       map[gpu.UUID]reading // those of its devices that were not read again then
-	narrow     bool                 // only the devices that the request names were read, of the others their identity
+	older      map[gpu.UUID]reading // of devices that were not read again then
+	narrow     bool                 // of devices that the request does not name no more than the identity is known
 	names      map[uint32]string
 	since      store.Generation
 	partial    bool              // some devices were late, and were not waited for
@@ -135,6 +135,7 @@ func (c *claimer) claim(ctx context.Context) (*Decision, error) {
 // claimNow claims what is free. It tries again while the machine changes or a lease is about to end.
 func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 	patience := c.request.patience()
+	c.request.final = false // of an earlier attempt for something else
 	for stale := 0; ; {
 		held, err := claimLocked(c.host, c.request, c.folder, c.boot, nil)
 		if err == nil {
@@ -144,26 +145,26 @@ func (c *claimer) claimNow(ctx context.Context) (*Decision, error) {
 			return c.request.decision(held, c.folder), nil
 		}
 		var refusal *job.Refusal
-		why := changedUse
+		refused, isStale, why := errors.As(err, &refusal), errors.Is(err, errStale), mayHaveChanged
 		switch {
-		case errors.Is(err, errStale):
-			why, stale = staleReading, stale+1
-			c.request.final = stale >= rereads
-		case errors.As(err, &refusal) && c.request.narrow: // it may name other devices
+		case (refused || isStale) && c.request.narrow: // the answer rests on other devices, too
 			if err := c.readWhole(ctx); err != nil {
 				return nil, err
 			}
 			continue
-		case refusal != nil && c.request.partial && machine.SilentMatters(c.request.machine, refusal):
+		case isStale:
+			why, stale = justRead, stale+1
+			c.request.final = stale >= rereads
+		case refused && c.request.partial && machine.SilentMatters(c.request.machine, refusal):
 			if err := c.rereadAll(ctx); err != nil {
 				return nil, err
 			}
 			continue
-		case errors.As(err, &refusal) && c.endsSoon(&patience, refusal):
+		case refused && c.endsSoon(&patience, refusal):
 			if err := patience.pause(ctx); err != nil {
 				return nil, err
 			}
-		case refusal != nil:
+		case refused:
 			return nil, c.request.withHolders(c.folder, refusal)
 		default:
 			return nil, err
@@ -257,6 +258,9 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 	now := time.Now()
 	lease, err := folder.Claim(boot, mine, func(v store.View) (job.Lease, error) {
 		q.view = v
+		if q.narrow && len(v.Tickets) > 0 { // whose turn it is rests on all devices
+			return job.Lease{}, errStale
+		}
 		if err := q.findHeld(v.Held, now); err != nil {
 			return job.Lease{}, err
 		}
@@ -366,9 +370,6 @@ func (q *request) decide(held []job.Lease, last []gpu.UUID, now time.Time) (job.
 func (q *request) stale(v store.View, plan job.Plan, refusal *job.Refusal) bool {
 	if refusal == nil && q.drainedSince(plan) {
 		return true // also where there are to be no more rereads: the next one knows it
-	}
-	if q.narrow && len(v.Tickets) > 0 {
-		return true // whose turn it is rests on the other devices, too
 	}
 	if q.final {
 		return false

@@ -2,6 +2,7 @@ package claim
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,30 +28,32 @@ type reading struct {
 type cause int
 
 const (
-	changedUse   cause = iota // the use of devices may have changed, which no file shows
-	staleReading              // a lease has begun or ended since the reading
+	mayHaveChanged cause = iota // the use of devices, which no file shows
+	justRead                    // the reading was a moment too old for a decision
 )
 
 // longestKept is how long a device keeps its reading while another's lease is in the way: a fault of it is heeded no later.
 const longestKept = 10 * time.Second
 
-// firstQuery is what a request reads first: where it names devices by number, more than the identity of those only. The
-// identity of the others is needed, because masks and numbers in variables rest on all of them.
+// firstQuery is what a request reads first: where it names devices by number, only those. Of the devices before them the
+// identity is needed, because CUDA would count a lost one or one with slices otherwise. A mask is about all.
 func firstQuery(host *machine.Host, spec job.Spec, whose Subject) gpu.Query {
 	query := gpu.Query{What: Needed(spec)}
 	if !host.Hardware() || whose.Running || spec.KeepWhile != "" || spec.Moving != "" || spec.MIG != "" || query.What&gpu.Links != 0 {
 		return query
 	}
-	var named []int
+	some := query
 	for _, name := range spec.Devices {
 		index, err := strconv.Atoi(strings.TrimSpace(name))
 		if err != nil {
 			return query
 		}
-		named = append(named, index)
+		some.Only, some.Identify = append(some.Only, index), max(some.Identify, index+1)
 	}
-	query.Only = named
-	return query
+	if _, inside := host.Env.Lookup("GPUARD_LEASE"); some.Only != nil && (inside || host.Unmasked().Masked()) {
+		some.Identify = math.MaxInt
+	}
+	return some
 }
 
 // readFirst does not wait for devices that are late, unless all are.
@@ -85,7 +88,7 @@ func (c *claimer) reread(ctx context.Context, why cause, read machine.Reader) er
 
 // readWhole reads the whole machine, as the first reading would have.
 func (c *claimer) readWhole(ctx context.Context) error {
-	return c.reread(ctx, changedUse, func(ctx context.Context, query gpu.Query) (m gpu.Machine, err error) {
+	return c.reread(ctx, mayHaveChanged, func(ctx context.Context, query gpu.Query) (m gpu.Machine, err error) {
 		m, c.request.partial, err = readFirst(ctx, c.host, query)
 		return m, err
 	})
@@ -103,27 +106,30 @@ func (c *claimer) rereadAll(ctx context.Context) error {
 	return err
 }
 
-// accept makes m the machine of the request. The devices that the query was not about keep the times of their readings.
+// accept makes m the machine of the request. The devices that the query did not want keep the times of their readings.
 func (q *request) accept(m gpu.Machine, query gpu.Query, now reading) {
-	kept := map[gpu.UUID]reading{}
+	older := map[gpu.UUID]reading{}
 	for i := range m.Devices {
 		if d := &m.Devices[i]; !query.Wants(d) {
-			kept[d.UUID] = q.lastReading(d.UUID)
+			older[d.UUID] = q.lastReading(d.UUID)
 		}
 	}
-	q.machine, q.kept, q.since, q.readAt, q.narrow = m, kept, now.since, now.at, false
+	q.machine, q.older, q.since, q.readAt, q.narrow = m, older, now.since, now.at, false
 }
 
-// lastReading says when the device, or the device of the slice, was last read.
+// lastReading says when the device was last read. One with slices is read each time, and so are the slices.
 func (q *request) lastReading(id gpu.UUID) reading {
-	if r, kept := q.kept[id]; kept {
+	if r, older := q.older[id]; older {
 		return r
 	}
 	return reading{q.since, q.readAt}
 }
 
-// nextQuery is what the next reading has to be about. The leases are looked at after the count of changes was read: the end
-// of one that is seen here is a change since the reading.
+// nextQuery is what the next reading has to be about. It looks at the leases after the count of changes was read: if one of
+// those ends later, that is noticed as a change.
+//
+// Where nothing is read because leases are in the way everywhere, nothing can be given either. Otherwise all devices are
+// identified, for numbers in variables.
 func (c *claimer) nextQuery(why cause) gpu.Query {
 	q := c.request
 	query := gpu.Query{What: Needed(q.spec)}
@@ -131,7 +137,7 @@ func (c *claimer) nextQuery(why cause) gpu.Query {
 		query.What |= gpu.Anew
 		return query
 	}
-	if !q.host.Hardware() || q.narrow || q.final {
+	if !q.host.Hardware() || q.narrow || q.final || q.view.Unknown || strings.Contains(q.machine.Source, "nvidia-smi") || query.What&gpu.Links != 0 && !hasLinks(q.machine) {
 		return query
 	}
 	sight, err := c.folder.Sight(c.boot)
@@ -149,10 +155,21 @@ func (c *claimer) nextQuery(why cause) gpu.Query {
 			query.Only = append(query.Only, d.Index)
 		}
 	}
-	if all {
+	switch {
+	case all:
 		query.Only = nil
+	case len(query.Only) > 0:
+		query.Identify = math.MaxInt
+	}
+	if query.Only != nil {
+		query.What &^= gpu.Links // they are known
 	}
 	return query
+}
+
+// hasLinks reports whether the connections of all devices are known.
+func hasLinks(m gpu.Machine) bool {
+	return !slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Vendor == gpu.NVIDIA && d.Links == nil })
 }
 
 // keepsReading reports whether a new reading of the device would change nothing: it was just read and no lease of it has
@@ -162,7 +179,7 @@ func (q *request) keepsReading(d *gpu.Device, sight store.Sight, why cause) bool
 	switch {
 	case d.UUID == "" || d.Problem != "" || d.Unlisted != "" || d.UsesMIG() || time.Since(last.at) > longestKept:
 		return false
-	case why == staleReading && change <= last.since && time.Since(last.at) < machine.Fresh/2:
+	case why == justRead && change <= last.since && time.Since(last.at) < machine.Fresh/2:
 		return true
 	}
 	return sight.Leased[job.DeviceHash(d.UUID)] && change == q.view.Changes[d.UUID].Generation && q.isInTheWay(d.UUID)

@@ -3,11 +3,11 @@ package claim
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,24 +22,26 @@ import (
 
 // asked are the queries that reach the driver of a machine with four L4.
 type asked struct {
-	mu      sync.Mutex
 	queries []gpu.Query
 	last    time.Time     // of the queries
+	known   bool          // all devices were read before
 	during  func(nth int) // a reading; nil: nothing happens
 }
 
 func (a *asked) read(_ context.Context, query gpu.Query) (gpu.Machine, error) {
-	m, err := gpu.Invent("demo:4xL4")
-	m.Taken = time.Now()
-	for i := range m.Devices {
-		if d := &m.Devices[i]; !query.Wants(d) {
-			*d = gpu.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, PCI: d.PCI}
+	whole, err := gpu.Invent("demo:4xL4")
+	m := gpu.Machine{Taken: time.Now()}
+	for _, d := range whole.Devices {
+		switch {
+		case query.Wants(&d):
+			m.Devices = append(m.Devices, d)
+		case d.Index < query.Identify || a.known:
+			m.Devices = append(m.Devices, gpu.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, PCI: d.PCI})
 		}
 	}
-	a.mu.Lock()
+	a.known = a.known || query.Only == nil
 	a.queries, a.last = append(a.queries, query), time.Now()
 	nth := len(a.queries)
-	a.mu.Unlock()
 	if a.during != nil {
 		a.during(nth)
 	}
@@ -48,8 +50,6 @@ func (a *asked) read(_ context.Context, query gpu.Query) (gpu.Machine, error) {
 
 // about lists the devices of each query; nil: all.
 func (a *asked) about() (only [][]int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	for _, q := range a.queries {
 		only = append(only, q.Only)
 	}
@@ -79,6 +79,10 @@ func idsOf(t *testing.T) (ids []gpu.UUID) {
 // TestNamedDevicesAreReadAlone: of the other devices a claim needs to know no more than which they are, unless the answer is no.
 func TestNamedDevicesAreReadAlone(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, namedDevicesAreReadAlone)
+}
+
+func namedDevicesAreReadAlone(t *testing.T) {
 	host, other, driver := real(t)
 	ids := idsOf(t)
 	d, _ := lend(t, host, job.Spec{Devices: []string{"2", " 1"}})
@@ -94,6 +98,37 @@ func TestNamedDevicesAreReadAlone(t *testing.T) {
 	lend(t, host, job.Spec{Devices: []string{string(ids[3])}})
 	if got, want := driver.about(), [][]int{{2, 1}, {1}, nil, nil}; !reflect.DeepEqual(got, want) {
 		t.Errorf("the driver was asked about %v, want %v", got, want)
+	}
+}
+
+// TestFirstQuery: as little as the numbers in variables, masks and slices allow.
+func TestFirstQuery(t *testing.T) {
+	what := Needed(job.Spec{GPUs: 1})
+	for name, test := range map[string]struct {
+		spec    job.Spec
+		env     []string
+		running bool
+		want    gpu.Query
+	}{
+		"any":                 {spec: job.Spec{GPUs: 1}},
+		"the first":           {spec: job.Spec{Devices: []string{"0"}}, want: gpu.Query{Only: []int{0}, Identify: 1}},
+		"two":                 {spec: job.Spec{Devices: []string{"2", "0"}}, want: gpu.Query{Only: []int{2, 0}, Identify: 3}},
+		"a mask":              {spec: job.Spec{Devices: []string{"0"}}, env: []string{"CUDA_VISIBLE_DEVICES=1"}, want: gpu.Query{Only: []int{0}, Identify: math.MaxInt}},
+		"inside a lease":      {spec: job.Spec{Devices: []string{"0"}}, env: []string{"GPUARD_LEASE=k3f9"}, want: gpu.Query{Only: []int{0}, Identify: math.MaxInt}},
+		"a UUID":              {spec: job.Spec{Devices: []string{"0", "GPU-a"}}},
+		"a vendor":            {spec: job.Spec{Devices: []string{"nvidia:0"}}},
+		"a slice":             {spec: job.Spec{Devices: []string{"0"}, MIG: "1g.10gb"}},
+		"a move":              {spec: job.Spec{Devices: []string{"0"}, Moving: "k3f9"}},
+		"kept":                {spec: job.Spec{Devices: []string{"0"}, KeepWhile: "/f"}},
+		"for what runs there": {spec: job.Spec{Devices: []string{"0"}}, running: true},
+	} {
+		test.want.What = what
+		if got := firstQuery(&machine.Host{Env: test.env}, test.spec, Subject{Running: test.running}); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+	if got := firstQuery(&machine.Host{Machine: "demo"}, job.Spec{Devices: []string{"0"}}, Subject{}); got.Only != nil {
+		t.Errorf("an invented machine: %+v", got)
 	}
 }
 
@@ -123,8 +158,15 @@ func TestWaitingReadsNoLeasedDevice(t *testing.T) {
 		t.Log("this machine is so busy that the devices had to be read again")
 		return
 	}
-	if got, want := driver.about(), [][]int{nil, {}, {}, {}, {}, {}, {2}}; !reflect.DeepEqual(got, want) {
+	got := driver.about()
+	for n := len(got); n > 7 && reflect.DeepEqual(got[n-1], got[n-2]); n = len(got) { // a second has passed before the lease was written
+		got = got[:n-1]
+	}
+	if want := [][]int{nil, {}, {}, {}, {}, {}, {2}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("the driver was asked about %v, want %v", got, want)
+	}
+	if q := driver.queries[6]; q.Identify < 4 {
+		t.Errorf("a device is given on %+v: numbers rest on all", q)
 	}
 	for _, device := range d.Machine.Devices {
 		if device.MemoryTotal == nil || device.MemoryUsed == nil {
@@ -168,7 +210,7 @@ func nothingOnAnOldReading(t *testing.T) {
 	plan := func(id gpu.UUID) job.Plan { return job.Plan{Devices: []job.Given{{UUID: id}}} }
 	now := time.Now()
 	time.Sleep(time.Nanosecond)
-	q := &request{host: host, machine: hosts.Invented(t, "demo:4xL4"), since: 7, readAt: now, kept: map[gpu.UUID]reading{ids[0]: {5, now.Add(-machine.Fresh)}, ids[1]: {5, now}}}
+	q := &request{host: host, machine: hosts.Invented(t, "demo:4xL4"), since: 7, readAt: now, older: map[gpu.UUID]reading{ids[0]: {5, now.Add(-machine.Fresh)}, ids[1]: {5, now}}}
 	for id, want := range map[gpu.UUID]bool{ids[0]: true, ids[1]: false, ids[2]: false} {
 		if got := q.stale(store.View{}, plan(id), nil); got != want {
 			t.Errorf("%s: stale %v, want %v", id, got, want)
@@ -207,14 +249,14 @@ func TestWhatIsReadAgain(t *testing.T) {
 		"a sick device":              {change: func(_ *request, d *gpu.Device, _ *store.Sight) { d.Problem = "no answer" }},
 		"processes that are unknown": {change: func(_ *request, d *gpu.Device, _ *store.Sight) { d.Unlisted = "cannot list" }},
 		"slices may come":            {change: func(_ *request, d *gpu.Device, _ *store.Sight) { d.MIGMode = new(true) }},
-		"no lease, just read":        {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.view.Held = nil }, why: staleReading, keeps: true},
+		"no lease, just read":        {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.view.Held = nil }, why: justRead, keeps: true},
 		"no lease, use may differ":   {change: func(q *request, _ *gpu.Device, _ *store.Sight) { q.view.Held = nil }},
 		"changed since": {change: func(q *request, _ *gpu.Device, s *store.Sight) {
 			q.view.Held, s.Changes[id] = nil, store.Change{Generation: 8}
-		}, why: staleReading},
+		}, why: justRead},
 		"read a while ago": {change: func(q *request, _ *gpu.Device, _ *store.Sight) {
 			q.view.Held, q.readAt = nil, time.Now().Add(-machine.Fresh)
-		}, why: staleReading},
+		}, why: justRead},
 	} {
 		q := &request{host: &machine.Host{Proc: proc.New("/proc")}, since: 7, readAt: time.Now().Add(time.Hour), // however slow this test is
 			view: store.View{Held: []job.Lease{lease}, Changes: map[gpu.UUID]store.Change{id: {Generation: 3}}}}
@@ -252,6 +294,10 @@ func TestKeptReadingsStayOld(t *testing.T) {
 // TestTurnRestsOnAll: where others wait, it is not enough to know the device that is named.
 func TestTurnRestsOnAll(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, turnRestsOnAll)
+}
+
+func turnRestsOnAll(t *testing.T) {
 	host, other, driver := real(t)
 	ids := idsOf(t)
 	first, _ := lend(t, other, job.Spec{Devices: []string{"0"}})

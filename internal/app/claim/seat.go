@@ -86,7 +86,7 @@ func (d *Desk) TryNow(ctx context.Context, command string) (*Seat, error) {
 				return nil, err
 			}
 			c.request.final = stale >= rereads
-			if err := c.reread(ctx, staleReading, c.host.ReadFor); err != nil {
+			if err := c.reread(ctx, justRead, c.host.ReadFor); err != nil {
 				return nil, err
 			}
 		}

@@ -268,9 +268,9 @@ func (w *waiting) tryClaim(ctx context.Context, why wake) (*store.Held, error) {
 		w.request.final = stale > rereads
 		old := why.likely && time.Since(w.request.readAt) > machine.Fresh // nothing is given on such a reading
 		if reads := why.fresh || old || stale > 0 || !w.host.Hardware(); reads {
-			cause := changedUse
+			cause := mayHaveChanged
 			if stale > 0 {
-				cause = staleReading
+				cause = justRead
 			}
 			switch err := w.rereadMachine(ctx, cause); {
 			case err != nil && ctx.Err() == nil:

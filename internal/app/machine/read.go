@@ -34,9 +34,10 @@ func (h *Host) ReadFast(ctx context.Context, query gpu.Query) (m gpu.Machine, pa
 
 // ReadAll reads the machine until every device has answered, or for as long as a driver is given.
 func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) {
-	began := time.Now()
+	began, last := time.Now(), gpu.Machine{}
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, moment) {
-		m, err := h.Read(ctx, what)
+		m, err := h.readLate(ctx, what, last)
+		last = m
 		spent := time.Since(began)
 		if err != nil || !slices.ContainsFunc(m.Devices, silent) || spent > cmp.Or(h.Times.Driver, 5*time.Second)-moment {
 			h.ReportSilent(m, spent+moment)
@@ -50,6 +51,25 @@ func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) 
 		case <-timer.C:
 		}
 	}
+}
+
+// readLate reads the machine, or where it was read just now only the devices that did not answer.
+func (h *Host) readLate(ctx context.Context, what gpu.What, last gpu.Machine) (gpu.Machine, error) {
+	query := gpu.Query{What: what}
+	for i := range last.Devices {
+		if d := &last.Devices[i]; d.Vendor == gpu.NVIDIA && silent(*d) {
+			query.Only = append(query.Only, d.Index)
+		}
+	}
+	m, err := h.ReadFor(ctx, query)
+	if err != nil || query.Only == nil {
+		return m, err
+	}
+	whole, same := m.CompletedBy(last, query)
+	if !same || what&gpu.Links != 0 && !slices.ContainsFunc(whole.Devices, silent) { // links are read of all together
+		return h.Read(ctx, what)
+	}
+	return whole, nil
 }
 
 // ReportSilent says which devices kept the caller waiting, or were not waited for.

@@ -185,19 +185,21 @@ const (
 	Everything = Identity | Load | Processes | Links | Health
 )
 
-// Query is what a reading is about: parts of the machine, of all its devices or of some.
+// Query is what a reading is about: parts of the machine, of all its devices or of some. Only NVIDIA devices can be left out.
 type Query struct {
-	What What
-	Only []int // indexes of the NVIDIA devices of which more than the identity is wanted; nil: all. Other vendors' are always read whole
+	What     What
+	Only     []int // indexes of those of which What is read; nil: all
+	Identify int   // of those with a lower index at least the identity is read; others may have that of an earlier reading, or be missing
 }
 
-// Wants reports whether more than the identity of the device is wanted.
+// Wants reports whether What is read of the device.
 func (q Query) Wants(d *Device) bool {
 	return q.Only == nil || d.Vendor != NVIDIA || slices.Contains(q.Only, d.Index)
 }
 
-// CompletedBy gives the devices that the query of m was not about the readings of an earlier machine, with their processes.
-// same is false where the devices are others by now, or in another order.
+// CompletedBy gives the devices that the query of m did not want their earlier readings, with their processes. One that has
+// changed so far that its identity shows it keeps what m has. same is false where the devices are others by now, or in another
+// order.
 func (m Machine) CompletedBy(earlier Machine, query Query) (whole Machine, same bool) {
 	if len(m.Devices) != len(earlier.Devices) || m.Source != earlier.Source {
 		return m, false
@@ -210,7 +212,12 @@ func (m Machine) CompletedBy(earlier Machine, query Query) (whole Machine, same 
 			return m, false
 		}
 		if query.Wants(d) {
-			d.Links = old.Links // they do not change
+			if d.Links == nil {
+				d.Links, d.NUMA = old.Links, old.NUMA // they do not change
+			}
+			continue
+		}
+		if d.Problem != "" || d.UsesMIG() != old.UsesMIG() {
 			continue
 		}
 		old.Drained, old.XIDs = d.Drained, d.XIDs // these are not read from the device

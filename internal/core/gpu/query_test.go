@@ -19,6 +19,7 @@ func TestCompletedBy(t *testing.T) {
 	now := Machine{Source: "nvml", Devices: []Device{{Index: 0, UUID: "GPU-a", Vendor: NVIDIA, XIDs: []XID{{Code: 79}}}, device(1, 2), {Index: 2, UUID: "GPU-c", Vendor: NVIDIA},
 		{Index: 0, UUID: "GPU-amd", Vendor: AMD, Name: "new"}}, Processes: []Process{process(5, "GPU-b")}}
 	now.Devices[1].Links = nil
+	now.Devices[2].MIG = []MIGDevice{{UUID: "MIG-c"}}
 	query := Query{Only: []int{1}}
 
 	whole, same := now.CompletedBy(earlier, query)
@@ -31,6 +32,15 @@ func TestCompletedBy(t *testing.T) {
 	}
 	if now.Devices[0].MemoryUsed != nil || earlier.Devices[0].Drained == "" {
 		t.Error("the machines themselves have changed")
+	}
+	lost, split := now, now
+	lost.Devices, split.Devices = slices.Clone(now.Devices), slices.Clone(now.Devices)
+	lost.Devices[0].Problem, split.Devices[0].MIGMode = "GPU is lost", new(true)
+	for name, changed := range map[string]Machine{"lost": lost, "split": split} {
+		whole, same := changed.CompletedBy(earlier, query)
+		if !same || !reflect.DeepEqual(whole.Devices[0], changed.Devices[0]) || slices.ContainsFunc(whole.Processes, func(p Process) bool { return p.GPU == "GPU-a" }) {
+			t.Errorf("%s meanwhile: %v, %+v", name, same, whole)
+		}
 	}
 	for name, other := range map[string]func(m *Machine){
 		"another device":  func(m *Machine) { m.Devices[2].UUID = "GPU-x" },

@@ -36,9 +36,13 @@ func Brief(s string) string {
 	return string(runes[:longest-1]) + "…"
 }
 
-// Count writes a number and its noun, which takes an s: "1 file", "2 files".
+// Count writes a number and its noun: "1 file", "2 files", "2 processes".
 func Count(n int, noun string) string {
-	if n != 1 {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(noun, "s"), strings.HasSuffix(noun, "ch"):
+		noun += "es"
+	default:
 		noun += "s"
 	}
 	return strconv.Itoa(n) + " " + noun

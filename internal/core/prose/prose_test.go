@@ -55,9 +55,9 @@ func TestBrief(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	for n, want := range map[int]string{0: "0 files", 1: "1 file", 2: "2 files"} {
-		if got := Count(n, "file"); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
+	for noun, want := range map[string]string{"file": "0 files, 1 file, 2 files", "process": "0 processes, 1 process, 2 processes", "NVSwitch": "0 NVSwitches, 1 NVSwitch, 2 NVSwitches"} {
+		if got := Count(0, noun) + ", " + Count(1, noun) + ", " + Count(2, noun); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

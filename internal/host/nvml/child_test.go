@@ -22,7 +22,7 @@ import (
 // program again as a child, which prints what it read.
 const (
 	childWhat     = "NVML_TEST_WHAT"     // parts to read; its presence makes the process a child
-	childOnly     = "NVML_TEST_ONLY"     // devices that the last reading is about, as JSON; not set: all
+	childQuery    = "NVML_TEST_QUERY"    // gpu.Query of the last reading, as JSON without What; not set: all devices
 	childDeadline = "NVML_TEST_DEADLINE" // a duration
 	childListens  = "NVML_TEST_LISTENS"  // UUIDs: report their events until the standard input ends
 	childCounts   = "NVML_TEST_COUNTS"   // folder of the kernel driver: read for each line of the standard input
@@ -80,8 +80,8 @@ func beChild(what string) reading {
 
 func readOnceOrTwice(r *reading, what gpu.What, deadline time.Duration) (gpu.Machine, error) {
 	ctx, query := context.Background(), gpu.Query{What: what}
-	if only, set := os.LookupEnv(childOnly); set {
-		if err := json.Unmarshal([]byte(only), &query.Only); err != nil {
+	if some, set := os.LookupEnv(childQuery); set {
+		if err := json.Unmarshal([]byte(some), &query); err != nil {
 			return gpu.Machine{}, err
 		}
 	}

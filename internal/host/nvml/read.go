@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -19,13 +20,13 @@ type answer struct {
 	ends      linkEnds
 	problems  []string
 	done      bool
+	omitted   bool // neither read nor known from an earlier reading
 }
 
 // complete reports that all parts of the device were read.
 func (a *answer) complete() bool { return a.done && a.device.Problem == "" }
 
-// Read reads what the query is about, and always the identity of each device; a device that it is not about may have that of an
-// earlier reading. Links are read only if it is about all devices. Read returns at the deadline. A device that is late has
+// Read reads what the query is about. Links are read only if it wants all devices. Read returns at the deadline. A device that is late has
 // Problem "no answer within …" and the parts that it gave; the others are complete, and their links may take a tenth of the
 // deadline more. A lost device has a Problem too. A reading that fails leaves its field nil, and Machine.Problems names it,
 // unless the device does not have that reading. If no device can be identified, the error is a *gpu.Unavailable; Read never
@@ -47,10 +48,14 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 		return gpu.Machine{}, late(ctx, "an earlier reading, or the library is closed", limit)
 	}
 	taken := time.Now()
+	if l.leavesOutAll(query) {
+		query.Only = nil
+	}
 	answers := l.gather(ctx, query)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return gpu.Machine{}, late(ctx, "", limit)
 	}
+	answers = slices.DeleteFunc(answers, func(a answer) bool { return a.omitted })
 	l.remember(answers, limit)
 	if what&gpu.Links != 0 && query.Only == nil {
 		// If a device hung, the time is used up. Comparing the others gets a tenth of it.
@@ -66,7 +71,7 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 		m.Devices = append(m.Devices, answers[i].device)
 		m.Processes = append(m.Processes, answers[i].processes...)
 		for _, p := range answers[i].problems {
-			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: %s", i, p))
+			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: %s", answers[i].index, p))
 		}
 	}
 	m.Stuck = l.hangs()
@@ -74,9 +79,18 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 	return m, nil
 }
 
+// leavesOutAll reports whether a query would give no device at all: those that it names are not there, and no reading came before.
+func (l *Library) leavesOutAll(query gpu.Query) bool {
+	for i := range l.known {
+		if l.known[i].UUID != "" || i < query.Identify || query.Wants(&gpu.Device{Index: i, Vendor: gpu.NVIDIA}) {
+			return false
+		}
+	}
+	return true
+}
+
 // gather starts a goroutine for each device and collects the answers until all are done or ctx ends. A device with a
-// goroutine of an earlier reading still in the driver gets no second one, and one of which the identity is known and nothing else
-// is wanted none at all.
+// goroutine of an earlier reading still in the driver gets no second one, and one that the query leaves out none at all.
 func (l *Library) gather(ctx context.Context, query gpu.Query) []answer {
 	answers := make([]answer, l.count)
 	said := make(chan answer, l.count*(parts+1)) // large enough that no goroutine blocks
@@ -86,11 +100,11 @@ func (l *Library) gather(ctx context.Context, query gpu.Query) []answer {
 		*a = answer{index: i, device: gpu.Device{Index: i, Vendor: gpu.NVIDIA}}
 		what := query.What
 		if !query.Wants(&a.device) {
-			if known := l.known[i]; known.UUID != "" {
-				a.device, a.done = known, true
+			what = gpu.Identity
+			if i >= query.Identify {
+				a.device, a.done, a.omitted = l.known[i], true, l.known[i].UUID == ""
 				continue
 			}
-			what = gpu.Identity
 		}
 		if l.busy[i].CompareAndSwap(false, true) {
 			waiting++
@@ -146,9 +160,9 @@ func (l *Library) remember(answers []answer, limit time.Duration) {
 			d.Problem = noAnswer(limit)
 		}
 		if d.UUID != "" {
-			l.known[i] = gpu.Device{Index: i, UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, PCI: d.PCI, Minor: d.Minor,
+			l.known[d.Index] = gpu.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, PCI: d.PCI, Minor: d.Minor,
 				MemoryTotal: d.MemoryTotal, Compute: d.Compute, ClockSMMax: d.ClockSMMax, MIGMode: d.MIGMode, MIG: layout(d.MIG)}
-		} else if old := l.known[i]; old.UUID != "" {
+		} else if old := l.known[d.Index]; old.UUID != "" {
 			old.Problem = d.Problem
 			*d = old
 		}

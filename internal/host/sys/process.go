@@ -109,8 +109,12 @@ func Signal(pid int, sure func() bool, signals ...unix.Signal) error {
 	if !isProcess(fd, pid) || !sure() {
 		return errors.New("it is another one by now")
 	}
-	for _, sig := range signals {
-		if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
+	for i, sig := range signals {
+		err := unix.PidfdSendSignal(fd, sig, nil, 0)
+		if i > 0 && errors.Is(err, unix.ESRCH) { // it has ended of the one before
+			break
+		}
+		if err != nil {
 			return err
 		}
 	}
