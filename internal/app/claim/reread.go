@@ -155,14 +155,13 @@ func (c *claimer) nextQuery(why cause) gpu.Query {
 			query.Only = append(query.Only, d.Index)
 		}
 	}
-	switch {
-	case all:
+	if all {
 		query.Only = nil
-	case len(query.Only) > 0:
-		query.Identify = math.MaxInt
+		return query
 	}
-	if query.Only != nil {
-		query.What &^= gpu.Links // they are known
+	query.What &^= gpu.Links // they are known
+	if len(query.Only) > 0 {
+		query.Identify = math.MaxInt
 	}
 	return query
 }

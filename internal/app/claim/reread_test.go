@@ -311,3 +311,81 @@ func turnRestsOnAll(t *testing.T) {
 		t.Errorf("the driver was asked about %v, want %v; given %v", got, want, d.Plan.UUIDs())
 	}
 }
+
+// TestNextQuery: what is read again after a refusal because all devices are leased.
+func TestNextQuery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, nextQuery)
+}
+
+func nextQuery(t *testing.T) {
+	host, other, _ := real(t)
+	_, give := lend(t, other, job.Spec{GPUs: 4})
+	whole, none := gpu.Query{}, gpu.Query{Only: []int{}}
+	for name, test := range map[string]struct {
+		change func(c *claimer)
+		want   gpu.Query
+	}{
+		"nothing":                       {want: none},
+		"the last chance":               {change: func(c *claimer) { c.request.final = true }, want: whole},
+		"the record of changes is lost": {change: func(c *claimer) { c.request.view.Unknown = true }, want: whole},
+		"only some are known":           {change: func(c *claimer) { c.request.narrow = true }, want: whole},
+		"nvidia-smi reads all":          {change: func(c *claimer) { c.request.machine.Source = "nvidia-smi" }, want: whole},
+		"links are not known":           {change: func(c *claimer) { c.request.spec.GPUs = 2 }, want: gpu.Query{What: gpu.Links}},
+		"links are known": {change: func(c *claimer) {
+			c.request.spec.GPUs = 2
+			for i := range c.request.machine.Devices {
+				c.request.machine.Devices[i].Links = []gpu.Link{}
+			}
+		}, want: none},
+		"one is sick":      {change: func(c *claimer) { c.request.machine.Devices[1].Problem = "lost" }, want: gpu.Query{Only: []int{1}, Identify: math.MaxInt}},
+		"read long ago":    {change: func(c *claimer) { c.request.readAt = time.Now().Add(-longestKept - 1) }, want: whole},
+		"others see a new": {change: func(c *claimer) { c.request.absent = []gpu.UUID{"GPU-x"} }, want: gpu.Query{What: gpu.Anew}},
+	} {
+		spec := job.Spec{GPUs: 1, Waiting: job.Waiting{No: true}}
+		q, folder, boot, err := newRequest(t.Context(), host, spec, Subject{PID: os.Getpid()}, gpu.Query{What: Needed(spec)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &claimer{host: host, request: q, folder: folder, boot: boot}
+		if _, err := claimLocked(host, q, folder, boot, nil); err == nil {
+			t.Fatal("a leased device was given")
+		}
+		for i := range q.machine.Devices {
+			q.machine.Devices[i].Links = nil
+		}
+		if test.change != nil {
+			test.change(c)
+		}
+		test.want.What |= Needed(spec)
+		if got := c.nextQuery(mayHaveChanged); !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, test.want)
+		}
+	}
+	give()
+}
+
+// TestLastChanceIsOfOneAttempt: what is asked for instead (--fallback) rests on readings that are as new as any.
+func TestLastChanceIsOfOneAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, lastChanceIsOfOneAttempt)
+}
+
+func lastChanceIsOfOneAttempt(t *testing.T) {
+	host, _, driver := real(t)
+	spec := job.Spec{GPUs: 1, Waiting: job.Waiting{No: true}}
+	q, folder, boot, err := newRequest(t.Context(), host, spec, Subject{PID: os.Getpid()}, gpu.Query{What: Needed(spec)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.final, q.readAt = true, time.Now().Add(-machine.Fresh-1)
+	c := &claimer{host: host, request: q, folder: folder, boot: boot}
+	d, err := c.claimNow(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.free(d)
+	if n := len(driver.queries); n != 2 {
+		t.Errorf("%d readings, and the first one was too old", n)
+	}
+}

@@ -51,6 +51,9 @@ type Stat struct {
 	Start uint64        // clock ticks since boot, whatever the time namespace; PID and Start together identify one process of this boot
 	CPU   time.Duration // used by all its threads so far, in user and kernel mode
 	Exits bool          // it is on its way out: it runs no code of its own any more
+	// Starting: an exec(2) is under way, and the process has no arguments and no environment yet. So it seems too where the caller may
+	// not know.
+	Starting bool
 }
 
 // Gone is the State of a process that does not exist.
@@ -96,7 +99,7 @@ func (f FS) offset() (time.Duration, error) {
 
 func parseStat(line string) (Stat, bool) {
 	p, ok := sys.ParseProcess(line)
-	return Stat{Comm: prose.Clean(p.Name), State: string(p.State), PPID: p.Parent, Group: p.Group, Start: p.Start, CPU: span(p.CPU), Exits: p.Exits}, ok
+	return Stat{Comm: prose.Clean(p.Name), State: string(p.State), PPID: p.Parent, Group: p.Group, Start: p.Start, CPU: span(p.CPU), Exits: p.Exits, Starting: p.Starting}, ok
 }
 
 // Alive reports whether the process exists, started at start (0 accepts any), and has not ended: a zombie is not alive.
@@ -247,17 +250,29 @@ func (f FS) InitialPIDNamespace() (bool, error) {
 	return link == "pid:[4026531836]", nil
 }
 
-// Environ is the environment with which the process was started. Only the owner of the process and root may read it.
+// Environ is the environment with which the process was started. Only the owner of the process and root may read it. For a moment of
+// an exec(2), which is longer on a busy machine, a process has none; Environ waits for its end, but not for long.
 func (f FS) Environ(pid int) ([]string, error) {
-	b, err := f.readSlow(8<<20, strconv.Itoa(pid), "environ")
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the environment of process %d: %w", pid, err)
+	begun := false // when it was last looked at
+	for pause := time.Millisecond; ; {
+		b, err := f.readSlow(8<<20, strconv.Itoa(pid), "environ")
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the environment of process %d: %w", pid, err)
+		}
+		if text := strings.TrimRight(string(b), "\x00"); text != "" {
+			return strings.Split(text, "\x00"), nil
+		}
+		s, err := f.Stat(pid)
+		switch {
+		case err != nil, begun, pause > slow:
+			return nil, nil
+		case s.Starting:
+			time.Sleep(pause)
+			pause *= 2
+		default:
+			begun = true // maybe after its environment was read
+		}
 	}
-	text := strings.TrimRight(string(b), "\x00")
-	if text == "" {
-		return nil, nil
-	}
-	return strings.Split(text, "\x00"), nil
 }
 
 // readFile returns at most limit bytes of a file of procfs.

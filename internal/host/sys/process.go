@@ -25,6 +25,7 @@ type Process struct {
 	Exit                   unix.WaitStatus // of a dead one, for its owner and root
 	Terminal               uint64          // device number of its controlling terminal; 0: none
 	Exits                  bool            // PF_EXITING of include/linux/sched.h: it runs no code of its own any more
+	Starting               bool            // an exec(2) is under way: it has no arguments and no environment yet. So it seems too where the caller may not know
 }
 
 // Dead reports whether the process has ended; its parent has not waited for it yet.
@@ -49,8 +50,11 @@ func readProcess(pid int, shift time.Duration) (Process, bool) {
 	return p, ok
 }
 
-// exiting is PF_EXITING in field 9 of /proc/PID/stat.
-const exiting = 4
+// Bits of field 9 of /proc/PID/stat (include/linux/sched.h).
+const (
+	exiting      = 0x4      // PF_EXITING
+	kernelThread = 0x200000 // PF_KTHREAD
+)
 
 // Processes reads all that the caller can see.
 func Processes() map[int]Process {
@@ -93,6 +97,8 @@ func ParseProcess(stat string) (p Process, ok bool) {
 	}
 	p.Exits = number(9)&exiting != 0
 	if len(rest) > 49 {
+		// env_start, which the kernel sets last, when it has put arguments and environment into the new memory (fs/binfmt_elf.c)
+		p.Starting = number(50) == 0 && number(9)&kernelThread == 0 && !p.Dead() && !p.Exits
 		p.Exit = unix.WaitStatus(number(52)) //nolint:gosec // the bits of wait(2); since Linux 3.5
 	}
 	return p, ok
