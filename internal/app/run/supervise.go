@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/logfile"
 	"gpuard/internal/host/port"
@@ -115,7 +115,7 @@ func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error)
 
 // start starts the command once.
 func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, error) {
-	l.env = restarted(l.env, s.done.Starts, s.why)
+	l.env = visible.Env(l.env).Restarted(s.done.Starts, s.why)
 	s.done.Lease, s.done.Devices = l.Lease, l.Plan.Devices
 	err := cmp.Or(ctx.Err(), s.holdReference(l))
 	c := launch.Command{Group: s.tree.Group(), Along: s.service.along}
@@ -145,24 +145,6 @@ func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, erro
 	s.done.Starts++
 	_ = s.told(l, child.PID()) // the command runs even if this cannot be written
 	return child, nil
-}
-
-// restarted are the variables that tell a command that it was started before, and why.
-func restarted(env []string, before int, why string) []string {
-	env = slices.DeleteFunc(slices.Clone(env), func(pair string) bool { // of a gpuard around this one
-		return hasName(pair, "GPUARD_RESTART") || hasName(pair, "GPUARD_DRIFT_REASON")
-	})
-	if before > 0 {
-		env = append(env, fmt.Sprint("GPUARD_RESTART=", before))
-	}
-	if why != "" {
-		env = append(env, "GPUARD_DRIFT_REASON="+why)
-	}
-	return env
-}
-
-func hasName(pair, name string) bool {
-	return len(pair) > len(name) && pair[:len(name)] == name && pair[len(name)] == '='
 }
 
 // awaitCommand waits for the end of the command, or causes it. It returns the lease for the next start, nil for none.

@@ -12,6 +12,7 @@ import (
 	"gpuard/internal/app/claim"
 	"gpuard/internal/core/job"
 	core "gpuard/internal/core/runs"
+	"gpuard/internal/core/visible"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/sys"
 )
@@ -34,6 +35,9 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	if err := r.reserve(); err != nil {
 		return err
 	}
+	r.mu.Lock()
+	before := r.state.Runs[run].Starts
+	r.mu.Unlock()
 	up, err := r.host.Proc.Uptime()
 	if err == nil {
 		err = r.begin(core.Event{Run: run, Ticks: uint64(up / (10 * time.Millisecond)), Boot: r.boot}) //nolint:gosec // positive
@@ -41,14 +45,14 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	if err != nil {
 		return err
 	}
-	env := append(what.Env, seat.Env...)
+	env := visible.Env(first(append(what.Env, seat.Env...))).Restarted(before, "")
 	began := time.Now()
 	if r.work.Each {
 		defer syscall.Umask(syscall.Umask(what.Umask)) // no other job is started now, and what this process makes has a mode of its own
 	}
 	path, argv := r.limited(what)
 	r.mu.Lock() // a child must be known before it can be reaped
-	pid, err := batch.Start(batch.Command{Path: path, Dir: what.Folder, Argv: argv, Env: first(env), Log: log, Lease: seat.Lock}, r.null)
+	pid, err := batch.Start(batch.Command{Path: path, Dir: what.Folder, Argv: argv, Env: env, Log: log, Lease: seat.Lock}, r.null)
 	if err == nil {
 		r.live[pid], r.uses[pid] = seat, &use{}
 	}

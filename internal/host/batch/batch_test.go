@@ -125,7 +125,9 @@ func TestAwaitOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ended, known := AwaitOther(pid, p.Start); !known || ended.Code != 3 {
-		t.Errorf("%+v, known %v", ended, known)
+		now, _ := sys.ReadProcess(pid)
+		parent, _ := sys.ReadProcess(cmd.Process.Pid)
+		t.Errorf("%+v, known %v; it was %+v, and is %+v; its parent is %+v", ended, known, p, now, parent)
 	}
 	_ = in.Close()
 	_ = cmd.Wait()
