@@ -46,6 +46,12 @@ func (a *attack) kills() int64 {
 	return a.met[early].Load() + a.met[claiming].Load() + a.met[leased].Load()
 }
 
+// missed reports whether a step of a run was not yet met by as many kills as it must be. How many of them meet it is a matter of the
+// machine: an attacker that gets little of the processor finds a run further than it was.
+func (a *attack) missed() bool {
+	return min(a.met[claiming].Load(), a.met[leased].Load()) < claims()/20
+}
+
 // claimed counts claims that were won, also by runs that were killed later.
 func (a *attack) claimed() int64 { return a.won.Load() + a.met[leased].Load() }
 
@@ -61,7 +67,7 @@ func TestClaims(t *testing.T) {
 	var wg sync.WaitGroup
 	for range sides {
 		wg.Go(func() {
-			for i := rand.IntN(6); a.claimed() < claims() && !t.Failed(); i++ {
+			for i := rand.IntN(6); (a.claimed() < claims() || a.missed() && a.claimed() < 20*claims()) && !t.Failed(); i++ {
 				a.one(i % 6)
 			}
 		})
@@ -79,15 +85,14 @@ func TestClaims(t *testing.T) {
 
 // verdict holds the attack to what it promises: claims that were won, contention, and kills that met every step.
 func (a *attack) verdict() {
-	kills := a.kills()
 	a.t.Logf("%d claims: %d ended by themselves, %d were killed; %d refused; kills within %s: %d early, %d while claiming (%d while writing), %d with a lease; %d holders killed",
 		a.claimed(), a.won.Load(), a.met[leased].Load(), a.refused.Load(), a.spread,
 		a.met[early].Load(), a.met[claiming].Load(), a.cut.Load(), a.met[leased].Load(), a.holders.Load())
-	if a.won.Load() == 0 || a.refused.Load() == 0 || a.holders.Load() == 0 || kills < claims()/10 {
+	if a.won.Load() == 0 || a.refused.Load() == 0 || a.holders.Load() == 0 {
 		a.t.Error("this test has attacked nothing")
 	}
-	if 10*a.met[leased].Load() < kills || 10*a.met[claiming].Load() < kills {
-		a.t.Error("the kills have missed a step: each should meet a tenth of them")
+	if a.missed() {
+		a.t.Errorf("%d kills have missed a step: each should be met by %d", a.kills(), claims()/20)
 	}
 }
 

@@ -18,7 +18,7 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 	if spec.CPU {
 		return job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}, gpu.Machine{}, nil
 	}
-	spec, err := SettleQuota(ctx, host, spec)
+	spec, err := SettleQuota(ctx, host, spec, false)
 	if err != nil {
 		return job.Plan{}, gpu.Machine{}, err
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 // SettleQuota settles, before anything is claimed, how hard the share of spec will be kept; less than is required is a
-// refusal.
-func SettleQuota(ctx context.Context, host *machine.Host, spec job.Spec) (job.Spec, error) {
+// refusal. A process that stays beside the command may adopt orphans, and knows what measures from what the command started.
+func SettleQuota(ctx context.Context, host *machine.Host, spec job.Spec, stays bool) (job.Spec, error) {
 	if spec.Share == 0 {
 		return spec, nil
 	}
@@ -21,7 +21,7 @@ func SettleQuota(ctx context.Context, host *machine.Host, spec job.Spec) (job.Sp
 	switch {
 	case !host.Hardware():
 		can.Watch = "the machine is invented"
-	case !launch.CanHold():
+	case !stays && !launch.CanHold():
 		can.Watch = "this process adopts orphans (PID 1 of a container, or a subreaper), and what measures would become the command's child"
 	}
 	if spec.Quota == job.MPS || spec.Require == job.MPS {

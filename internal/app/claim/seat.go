@@ -45,7 +45,7 @@ func OpenDesk(ctx context.Context, host *machine.Host, spec job.Spec) (*Desk, er
 	}
 	var err error
 	if d.self, err = host.Proc.Stat(os.Getpid()); err == nil {
-		d.spec, err = SettleQuota(ctx, host, spec)
+		d.spec, err = SettleQuota(ctx, host, spec, true)
 	}
 	return d, err
 }

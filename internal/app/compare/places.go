@@ -42,7 +42,7 @@ func findPlaces(ctx context.Context, host *machine.Host, r *Request) (*places, e
 		return p, nil
 	}
 	if slices.Contains(r.Arms, core.MPS) { // before a GPU is waited for
-		if _, err := claim.SettleQuota(ctx, host, share(core.MPS, gpu.MiB)); err != nil {
+		if _, err := claim.SettleQuota(ctx, host, share(core.MPS, gpu.MiB), false); err != nil {
 			return nil, ofArm(core.MPS, err)
 		}
 	}

@@ -92,7 +92,7 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 	if running && (spec.Quota == job.MPS || spec.Require == job.MPS) {
 		return nil, gpu.Machine{}, exit.Usagef("cannot hold for process %d through MPS: a program connects to it at its start; leave --quota mps out, or start the program by gpuard run", pid)
 	}
-	if spec, err = claim.SettleQuota(ctx, host, spec); err != nil {
+	if spec, err = claim.SettleQuota(ctx, host, spec, false); err != nil {
 		return nil, gpu.Machine{}, err
 	}
 	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: pid, Start: before.Start, Command: name, Running: running, Apart: true})

@@ -35,7 +35,7 @@ func Reserve(ctx context.Context, host *machine.Host, spec job.Spec) (*Reservati
 	if err != nil {
 		return nil, err
 	}
-	if spec, err = claim.SettleQuota(ctx, host, spec); err != nil {
+	if spec, err = claim.SettleQuota(ctx, host, spec, false); err != nil {
 		return nil, err
 	}
 	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: os.Getpid(), Start: self.Start, Command: spec.Name, Apart: true})

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"gpuard/internal/app/queue"
+)
+
+// TestShareIsKept: a job that takes twice its share is ended, whichever command has started it.
+func TestShareIsKept(t *testing.T) {
+	t.Parallel()
+	const greedy = "fakegpu-job --gpu 0 --mem 16G"
+	t.Run("submit", func(t *testing.T) {
+		t.Parallel()
+		l := newJobLine(t, 1)
+		same(t, "submit", run(t, l.submitting("--share", "8G", "--require-quota", "watch", "--", "sh", "-c", "exec "+greedy)).code, 0)
+		l.drained()
+		job := l.history()[0]
+		same(t, "how it ended", []any{job.State, job.Signal}, []any{queue.Failed, "SIGTERM"})
+	})
+	t.Run("sweep", func(t *testing.T) {
+		t.Parallel()
+		l, dir := newJobLine(t, 1), filepath.Join(quietDir(t), "sweep")
+		got := run(t, l.cmd("sweep", "--share", "8G", "--require-quota", "watch", "--over", "a=1", "--dir", dir, "--", "sh", "-c", ": {{.a}}; exec "+greedy))
+		same(t, "the exit code of "+got.err, got.code, 1)
+		logs, _ := filepath.Glob(filepath.Join(dir, "runs", "*", "log"))
+		if len(logs) != 1 {
+			t.Fatalf("logs: %q", logs)
+		}
+		log, _ := os.ReadFile(logs[0])
+		contains(t, string(log), "Next time ask for --share 18G")
+	})
+	t.Run("run, started again elsewhere", func(t *testing.T) {
+		t.Parallel()
+		r := newRack(t, a100s(2)...)
+		got := r.script(`gpuard run $PRIVATE --no-wait --share 8G --retry 1 -- sh -c 'test "$GPUARD_RESTART" && exec fakegpu-job --gpu 1 --mem 16G
+				echo 1 >$FAKEGPU_DIR/gpus/0/recovery; exit 9'`)
+		contains(t, got.err, "starting it again elsewhere", "uses 16 GiB on GPU 1", "Next time ask for --share 18G")
+	})
+}
