@@ -31,7 +31,8 @@ func newJobLine(t *testing.T, n int) *jobLine {
 	l := &jobLine{newRack(t, a100s(n)...), t.TempDir()}
 	t.Cleanup(func() {
 		for rest := 2; rest > 0; rest-- { // the keeper may just start a runner, and that one a job
-			if apart.End(apart.SpeakingOf(l.dir())) > 0 {
+			if left := apart.SpeakingOf(l.dir()); len(left) > 0 {
+				apart.End(left)
 				rest = 2
 			}
 		}

@@ -27,8 +27,12 @@ func Watch() {
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	root := os.Args[1]
-	for end := time.Now().Add(10 * time.Second); End(SpeakingOf(root)) > 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		left := SpeakingOf(root)
+		if len(left) == 0 {
+			break
+		}
+		End(left) // one that is just being executed is looked at again
 	}
 	if err := os.RemoveAll(root); err != nil {
 		os.Exit(1)

@@ -56,8 +56,8 @@ func (a *asked) about() (only [][]int) {
 	return only
 }
 
-// real is a machine whose driver is asked, and another user of the same leases, who is not counted.
-func real(t *testing.T) (host, other *machine.Host, driver *asked) {
+// hardwareHost is a machine whose driver is asked, and another user of the same leases, who is not counted.
+func hardwareHost(t *testing.T) (host, other *machine.Host, driver *asked) {
 	t.Helper()
 	state := []string{"GPUARD_STATE=" + filepath.Join(t.TempDir(), "state")}
 	of := func(driver *asked) *machine.Host {
@@ -83,7 +83,7 @@ func TestNamedDevicesAreReadAlone(t *testing.T) {
 }
 
 func namedDevicesAreReadAlone(t *testing.T) {
-	host, other, driver := real(t)
+	host, other, driver := hardwareHost(t)
 	ids := idsOf(t)
 	d, _ := lend(t, host, job.Spec{Devices: []string{"2", " 1"}})
 	if want := []gpu.UUID{ids[2], ids[1]}; !slices.Equal(d.Plan.UUIDs(), want) {
@@ -136,7 +136,7 @@ func TestFirstQuery(t *testing.T) {
 // change that. It is read again when the lease has ended, and what is given rests on that.
 func TestWaitingReadsNoLeasedDevice(t *testing.T) {
 	t.Parallel()
-	host, other, driver := real(t)
+	host, other, driver := hardwareHost(t)
 	lend(t, other, job.Spec{GPUs: 3, Devices: []string{"0", "1", "3"}})
 	_, give := lend(t, other, job.Spec{Devices: []string{"2"}})
 	began := time.Now()
@@ -182,7 +182,7 @@ func TestStaleReadingIsReadAgain(t *testing.T) {
 }
 
 func staleReadingIsReadAgain(t *testing.T) {
-	host, other, driver := real(t)
+	host, other, driver := hardwareHost(t)
 	driver.during = func(nth int) {
 		if nth == 1 {
 			_, give := lend(t, other, job.Spec{Devices: []string{"2"}})
@@ -205,7 +205,7 @@ func TestNothingIsGivenOnAnOldReading(t *testing.T) {
 }
 
 func nothingOnAnOldReading(t *testing.T) {
-	host, _, _ := real(t)
+	host, _, _ := hardwareHost(t)
 	ids := idsOf(t)
 	plan := func(id gpu.UUID) job.Plan { return job.Plan{Devices: []job.Given{{UUID: id}}} }
 	now := time.Now()
@@ -298,7 +298,7 @@ func TestTurnRestsOnAll(t *testing.T) {
 }
 
 func turnRestsOnAll(t *testing.T) {
-	host, other, driver := real(t)
+	host, other, driver := hardwareHost(t)
 	ids := idsOf(t)
 	first, _ := lend(t, other, job.Spec{Devices: []string{"0"}})
 	ticket, err := first.Folder.Queue(job.Ticket{UID: uint32(os.Geteuid()), PID: os.Getpid(), Devices: ids[:1], Known: ids, Count: 1})
@@ -319,7 +319,7 @@ func TestNextQuery(t *testing.T) {
 }
 
 func nextQuery(t *testing.T) {
-	host, other, _ := real(t)
+	host, other, _ := hardwareHost(t)
 	_, give := lend(t, other, job.Spec{GPUs: 4})
 	whole, none := gpu.Query{}, gpu.Query{Only: []int{}}
 	for name, test := range map[string]struct {
@@ -372,7 +372,7 @@ func TestLastChanceIsOfOneAttempt(t *testing.T) {
 }
 
 func lastChanceIsOfOneAttempt(t *testing.T) {
-	host, _, driver := real(t)
+	host, _, driver := hardwareHost(t)
 	spec := job.Spec{GPUs: 1, Waiting: job.Waiting{No: true}}
 	q, folder, boot, err := newRequest(t.Context(), host, spec, Subject{PID: os.Getpid()}, gpu.Query{What: Needed(spec)})
 	if err != nil {

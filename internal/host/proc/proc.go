@@ -265,7 +265,7 @@ func (f FS) Environ(pid int) ([]string, error) {
 		s, err := f.Stat(pid)
 		switch {
 		case err != nil, begun, pause > slow:
-			return nil, nil
+			return nil, nil //nolint:nilerr // it has ended meanwhile, as one that has ended before
 		case s.Starting:
 			time.Sleep(pause)
 			pause *= 2
