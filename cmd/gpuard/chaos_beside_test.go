@@ -202,8 +202,7 @@ func (h *home) handIn(stop <-chan struct{}) {
 func (h *home) processes() map[string][]int {
 	found := map[string][]int{}
 	for _, p := range batch.Processes() {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
-		words := strings.Split(string(text), "\x00")
+		words := wordsOf(p.PID)
 		switch {
 		case p.Dead() || len(words) < 3:
 		case (words[1] == queue.Flag || words[1] == queue.RunnerFlag) && strings.HasPrefix(words[2], h.folder+"/"):

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/host/launch"
 	"gpuard/internal/host/store"
 	"gpuard/test/apart"
 )
@@ -182,8 +183,9 @@ func killHolders(stop <-chan struct{}, folder string) (n int64) {
 func holdersOf(folder string) (pids []int) {
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range processes {
-		line, _ := os.ReadFile(path + "/cmdline")
-		if pid, err := strconv.Atoi(filepath.Base(path)); err == nil && strings.Contains(string(line), "__hold\x00") && strings.Contains(string(line), folder) {
+		pid, err := strconv.Atoi(filepath.Base(path))
+		words := wordsOf(pid)
+		if err == nil && slices.Contains(words, launch.HolderFlag) && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, folder) }) {
 			pids = append(pids, pid)
 		}
 	}

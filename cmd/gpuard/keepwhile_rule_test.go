@@ -47,8 +47,7 @@ func (r *ruled) begin() (cmd *exec.Cmd, lease, until string) {
 		if len(holders) != 1 {
 			return false
 		}
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", holders[0]))
-		words := strings.Split(string(line), "\x00")
+		words := wordsOf(holders[0])
 		if i := slices.Index(words, lease); i > 0 && i+1 < len(words) {
 			until = words[i+1]
 			return true

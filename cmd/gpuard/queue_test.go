@@ -46,8 +46,7 @@ func (l *jobLine) dir() string { return durable(l.state, os.Geteuid(), "queue") 
 func (l *jobLine) processes(flag string) (pids []int) {
 	dir := l.dir()
 	for _, p := range batch.Processes() {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
-		if words := strings.Split(string(text), "\x00"); len(words) > 2 && words[1] == flag && words[2] == dir && !p.Dead() {
+		if words := wordsOf(p.PID); len(words) > 2 && words[1] == flag && words[2] == dir && !p.Dead() {
 			pids = append(pids, p.PID)
 		}
 	}

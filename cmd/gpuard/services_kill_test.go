@@ -121,8 +121,7 @@ func (c *team) kill(what string) (count int) {
 // mains are the commands of the services.
 func (c *team) mains() (pids []int) {
 	for _, pid := range c.processes("") {
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if strings.HasPrefix(string(line), "alone\x00") {
+		if words := wordsOf(pid); len(words) > 0 && words[0] == "alone" {
 			pids = append(pids, pid)
 		}
 	}

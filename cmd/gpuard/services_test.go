@@ -221,12 +221,14 @@ func (c *team) processes(what string) (pids []int) {
 		if err != nil {
 			continue
 		}
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		words := strings.Split(string(line), "\x00")
+		words := wordsOf(pid)
 		if len(words) > 2 && words[1] == what && strings.HasPrefix(words[2], c.state) {
 			pids = append(pids, pid)
 		}
-		if env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); what == "" && bytes.Contains(env, []byte("ALONE="+c.traces+"\x00")) {
+		if what != "" {
+			continue
+		}
+		if env, _ := proc.New("/proc").Environ(pid); slices.Contains(env, "ALONE="+c.traces) {
 			pids = append(pids, pid)
 		}
 	}
@@ -314,8 +316,7 @@ func TestEachGPUOnFourDevices(t *testing.T) {
 		devices := map[string]bool{}
 		for i := range n {
 			r := s.row(fmt.Sprintf("node-%d", i))
-			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", r.Seen.Main.PID))
-			same(t, what+": command", string(line), fmt.Sprintf("alone\x00--port\x00%d\x00", 52415+i))
+			same(t, what+": command", wordsOf(r.Seen.Main.PID), []string{"alone", "--port", fmt.Sprint(52415 + i)})
 			if len(r.Seen.Devices) != 1 {
 				t.Fatalf("%s: %s has %v", what, r.Name, r.Seen.Devices)
 			}

@@ -56,8 +56,7 @@ func TestSharedHome(t *testing.T) {
 	same(t, "submit", a.run("submit", "-q", "--cpu", "--retry", "3", "--", "sh", "-c", "echo >> "+ran+"; test -e "+over+" || read line <"+end).out, "1\n")
 	eventually(t, "it runs", func() bool { return begun() == 1 })
 	for _, p := range batch.Processes() {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
-		if words := strings.Split(string(text), "\x00"); len(words) > 2 && (words[1] == queue.Flag || words[1] == queue.RunnerFlag) && strings.HasPrefix(words[2], home+"/") {
+		if words := wordsOf(p.PID); len(words) > 2 && (words[1] == queue.Flag || words[1] == queue.RunnerFlag) && strings.HasPrefix(words[2], home+"/") {
 			_ = unix.Kill(p.PID, unix.SIGKILL)
 		}
 	}

@@ -19,8 +19,7 @@ import (
 // session; one that it is just making, with its words still, does not, or has only one thread.
 func runnerOf(visible int, dir string) int {
 	for _, p := range batch.Processes() {
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
-		if words := strings.Split(string(line), "\x00"); len(words) > 2 && words[1] == "__sweep" && words[2] == dir && !p.Dead() && p.Session == p.PID && p.Parent == visible {
+		if words := wordsOf(p.PID); len(words) > 2 && words[1] == "__sweep" && words[2] == dir && !p.Dead() && p.Session == p.PID && p.Parent == visible {
 			if threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.PID)); len(threads) < 2 {
 				continue
 			}
