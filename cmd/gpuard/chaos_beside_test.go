@@ -17,6 +17,7 @@ import (
 
 	"gpuard/internal/app/queue"
 	"gpuard/internal/host/batch"
+	"gpuard/internal/host/proc"
 )
 
 // bystanders are processes, one of each user, that the driver lists for a device which they have not opened: by their
@@ -202,7 +203,7 @@ func (h *home) handIn(stop <-chan struct{}) {
 func (h *home) processes() map[string][]int {
 	found := map[string][]int{}
 	for _, p := range batch.Processes() {
-		words := wordsOf(p.PID)
+		words := proc.New("/proc").Arguments(p.PID)
 		switch {
 		case p.Dead() || len(words) < 3:
 		case (words[1] == queue.Flag || words[1] == queue.RunnerFlag) && strings.HasPrefix(words[2], h.folder+"/"):

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/host/launch"
+	"gpuard/internal/host/proc"
 	"gpuard/internal/host/store"
 	"gpuard/test/apart"
 )
@@ -184,7 +185,7 @@ func holdersOf(folder string) (pids []int) {
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, path := range processes {
 		pid, err := strconv.Atoi(filepath.Base(path))
-		words := wordsOf(pid)
+		words := proc.New("/proc").Arguments(pid)
 		if err == nil && slices.Contains(words, launch.HolderFlag) && slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, folder) }) {
 			pids = append(pids, pid)
 		}

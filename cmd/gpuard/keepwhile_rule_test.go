@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"gpuard/internal/host/proc"
 )
 
 // ruled is a rig with a rule for its user.
@@ -47,7 +49,7 @@ func (r *ruled) begin() (cmd *exec.Cmd, lease, until string) {
 		if len(holders) != 1 {
 			return false
 		}
-		words := wordsOf(holders[0])
+		words := proc.New("/proc").Arguments(holders[0])
 		if i := slices.Index(words, lease); i > 0 && i+1 < len(words) {
 			until = words[i+1]
 			return true

@@ -237,8 +237,8 @@ func (l *lab) fewestCalls(enough int, args ...string) (fewest int) {
 }
 
 // TestNVIDIACalls: to find a free GPU among four takes at most 1.25 times the calls of the kernel driver that nvidia-smi
-// needs to show memory and load. GPUs behind the one that is named are not asked,
-// and those before it only which they are.
+// needs to show memory and load. Of GPUs that are not named it asks only
+// which they are, and not even that where no number rests on it.
 func TestNVIDIACalls(t *testing.T) {
 	overNVIDIA(t, "idle", func(t *testing.T, l *lab) {
 		smi := filepath.Join(l.Library.Folder, "nvidia-smi")
@@ -252,14 +252,14 @@ func TestNVIDIACalls(t *testing.T) {
 		}
 		its := l.Calls()
 		free := l.fewestCalls(its*5/4, "run", "-q", "--", "true")
-		first := l.fewestCalls(free*2/3, "run", "-q", "--device", "0", "--", "true")
-		last := l.fewestCalls(free*9/10, "run", "-q", "--device", "3", "--", "true")
-		t.Logf("gpuard run %d, nvidia-smi %d: %.2f; gpuard run --device 0: %d, --device 3: %d", free, its, float64(free)/float64(its), first, last)
+		named := l.fewestCalls(free*9/10, "run", "-q", "--device", "2", "--", "true")
+		alone := l.fewestCalls(free*2/3, "run", "-q", "--device", "2", "--ids", "uuid", "--", "true")
+		t.Logf("gpuard run %d, nvidia-smi %d: %.2f; gpuard run --device 2: %d, with --ids uuid: %d", free, its, float64(free)/float64(its), named, alone)
 		if free > its*5/4 {
 			t.Errorf("gpuard run calls the kernel driver %d times, nvidia-smi %d times", free, its)
 		}
-		if first > free*2/3 || last > free*9/10 {
-			t.Errorf("gpuard run calls the kernel driver %d times, with --device 0 %d times, with --device 3 %d times", free, first, last)
+		if named > free*9/10 || alone > free*2/3 {
+			t.Errorf("gpuard run calls the kernel driver %d times, with --device 2 %d times, with --ids uuid too %d times", free, named, alone)
 		}
 	})
 }

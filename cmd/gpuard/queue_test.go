@@ -18,6 +18,7 @@ import (
 	"gpuard/internal/app/queue"
 	"gpuard/internal/gate"
 	"gpuard/internal/host/batch"
+	"gpuard/internal/host/proc"
 	"gpuard/test/apart"
 )
 
@@ -46,7 +47,7 @@ func (l *jobLine) dir() string { return durable(l.state, os.Geteuid(), "queue") 
 func (l *jobLine) processes(flag string) (pids []int) {
 	dir := l.dir()
 	for _, p := range batch.Processes() {
-		if words := wordsOf(p.PID); len(words) > 2 && words[1] == flag && words[2] == dir && !p.Dead() {
+		if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == flag && words[2] == dir && !p.Dead() {
 			pids = append(pids, p.PID)
 		}
 	}

@@ -39,4 +39,15 @@ func TestShareIsKept(t *testing.T) {
 				echo 1 >$FAKEGPU_DIR/gpus/0/recovery; exit 9'`)
 		contains(t, got.err, "starting it again elsewhere", "uses 16 GiB on GPU 1", "Next time ask for --share 18G")
 	})
+	t.Run("sweep, with what it leaves", func(t *testing.T) {
+		t.Parallel()
+		l, dir := newJobLine(t, 1), quietDir(t)
+		left := "setsid sh -c 'while ! test -e " + dir + "/end; do sleep 0.1; done' >" + os.DevNull + " 2>&1 & echo {{.a}}"
+		got := run(t, l.cmd("sweep", "-q", "--jobs", "1", "--share", "8G", "--over", "a=1,2", "--dir", filepath.Join(dir, "sweep"), "--", "sh", "-c", left))
+		same(t, "the exit code, while its processes live: "+got.err, got.code, 0)
+		held := func() int { s, _ := l.status(); return len(s.Devices[0].Leases) }
+		same(t, "leases that they hold", held(), 2)
+		writeFile(t, filepath.Join(dir, "end"), "", 0o600)
+		eventually(t, "the leases end with them", func() bool { return held() == 0 })
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/service"
+	"gpuard/internal/host/proc"
 )
 
 // rounds is how many times TestServicesKilled attacks.
@@ -121,7 +122,7 @@ func (c *team) kill(what string) (count int) {
 // mains are the commands of the services.
 func (c *team) mains() (pids []int) {
 	for _, pid := range c.processes("") {
-		if words := wordsOf(pid); len(words) > 0 && words[0] == "alone" {
+		if words := proc.New("/proc").Arguments(pid); len(words) > 0 && words[0] == "alone" {
 			pids = append(pids, pid)
 		}
 	}

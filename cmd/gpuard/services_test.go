@@ -221,7 +221,7 @@ func (c *team) processes(what string) (pids []int) {
 		if err != nil {
 			continue
 		}
-		words := wordsOf(pid)
+		words := proc.New("/proc").Arguments(pid)
 		if len(words) > 2 && words[1] == what && strings.HasPrefix(words[2], c.state) {
 			pids = append(pids, pid)
 		}
@@ -316,7 +316,7 @@ func TestEachGPUOnFourDevices(t *testing.T) {
 		devices := map[string]bool{}
 		for i := range n {
 			r := s.row(fmt.Sprintf("node-%d", i))
-			same(t, what+": command", wordsOf(r.Seen.Main.PID), []string{"alone", "--port", fmt.Sprint(52415 + i)})
+			same(t, what+": command", proc.New("/proc").Arguments(r.Seen.Main.PID), []string{"alone", "--port", fmt.Sprint(52415 + i)})
 			if len(r.Seen.Devices) != 1 {
 				t.Fatalf("%s: %s has %v", what, r.Name, r.Seen.Devices)
 			}

@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/app/queue"
 	"gpuard/internal/gate"
 	"gpuard/internal/host/batch"
+	"gpuard/internal/host/proc"
 )
 
 // pretender is a host with a home that it shares with others. Its machine id alone tells it from them.
@@ -56,7 +57,7 @@ func TestSharedHome(t *testing.T) {
 	same(t, "submit", a.run("submit", "-q", "--cpu", "--retry", "3", "--", "sh", "-c", "echo >> "+ran+"; test -e "+over+" || read line <"+end).out, "1\n")
 	eventually(t, "it runs", func() bool { return begun() == 1 })
 	for _, p := range batch.Processes() {
-		if words := wordsOf(p.PID); len(words) > 2 && (words[1] == queue.Flag || words[1] == queue.RunnerFlag) && strings.HasPrefix(words[2], home+"/") {
+		if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && (words[1] == queue.Flag || words[1] == queue.RunnerFlag) && strings.HasPrefix(words[2], home+"/") {
 			_ = unix.Kill(p.PID, unix.SIGKILL)
 		}
 	}

@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/host/batch"
+	"gpuard/internal/host/proc"
 )
 
 // runnerOf is the process that starts the runs of a sweep, a child of the visible one; 0 when there is none. It leads a
 // session; one that it is just making, with its words still, does not, or has only one thread.
 func runnerOf(visible int, dir string) int {
 	for _, p := range batch.Processes() {
-		if words := wordsOf(p.PID); len(words) > 2 && words[1] == "__sweep" && words[2] == dir && !p.Dead() && p.Session == p.PID && p.Parent == visible {
+		if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == "__sweep" && words[2] == dir && !p.Dead() && p.Session == p.PID && p.Parent == visible {
 			if threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.PID)); len(threads) < 2 {
 				continue
 			}

@@ -35,8 +35,8 @@ const (
 // longestKept is how long a device keeps its reading while another's lease is in the way: a fault of it is heeded no later.
 const longestKept = 10 * time.Second
 
-// firstQuery is what a request reads first: where it names devices by number, only those. Of the devices before them the
-// identity is needed, because CUDA would count a lost one or one with slices otherwise. A mask is about all.
+// firstQuery is what a request reads first: where it names devices by number, only those. Of the others the identity is needed
+// as far as numbers in variables rest on it (CUDA counts a lost GPU, and one with slices, otherwise), and a mask.
 func firstQuery(host *machine.Host, spec job.Spec, whose Subject) gpu.Query {
 	query := gpu.Query{What: Needed(spec)}
 	if !host.Hardware() || whose.Running || spec.KeepWhile != "" || spec.Moving != "" || spec.MIG != "" || query.What&gpu.Links != 0 {
@@ -48,9 +48,9 @@ func firstQuery(host *machine.Host, spec job.Spec, whose Subject) gpu.Query {
 		if err != nil {
 			return query
 		}
-		some.Only, some.Identify = append(some.Only, index), max(some.Identify, index+1)
+		some.Only = append(some.Only, index)
 	}
-	if _, inside := host.Env.Lookup("GPUARD_LEASE"); some.Only != nil && (inside || host.Unmasked().Masked()) {
+	if _, inside := host.Env.Lookup("GPUARD_LEASE"); some.Only != nil && (spec.IDs != job.UUIDs || inside || host.Unmasked().Masked()) {
 		some.Identify = math.MaxInt
 	}
 	return some
@@ -73,7 +73,7 @@ func (c *claimer) reread(ctx context.Context, why cause, read machine.Reader) er
 	if err == nil && query.Only != nil {
 		whole, same := m.CompletedBy(q.machine, query)
 		if m = whole; !same {
-			query.Only = nil
+			query = gpu.Query{What: query.What | Needed(q.spec)}
 			m, err = read(ctx, query)
 		}
 	}
@@ -166,9 +166,9 @@ func (c *claimer) nextQuery(why cause) gpu.Query {
 	return query
 }
 
-// hasLinks reports whether the connections of all devices are known.
+// hasLinks reports whether the connections of all devices that answer are known.
 func hasLinks(m gpu.Machine) bool {
-	return !slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Vendor == gpu.NVIDIA && d.Links == nil })
+	return !slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Vendor == gpu.NVIDIA && d.Problem == "" && d.Links == nil })
 }
 
 // keepsReading reports whether a new reading of the device would change nothing: it was just read and no lease of it has

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"gpuard/internal/app/claim"
@@ -121,22 +121,9 @@ func Reserved(l job.Lease) bool { return l.Apart && l.Until > 0 }
 // wakeSleeper ends the process of a reservation that was given back.
 func wakeSleeper(host *machine.Host, l job.Lease) {
 	p, err := os.FindProcess(l.PID)
-	if err != nil || !Reserved(l) || l.Namespace != host.Proc.Namespace() || !strings.Contains(argumentsOf(host.Proc, l), " "+ReserveFlag+" ") || !host.Proc.Alive(l.PID, l.Start) {
+	if err != nil || !Reserved(l) || l.Namespace != host.Proc.Namespace() || !slices.Contains(host.Proc.Arguments(l.PID), ReserveFlag) || !host.Proc.Alive(l.PID, l.Start) {
 		return
 	}
 	_ = p.Kill() // it has nothing to clean up, and one that is just starting may miss another signal
 	_ = p.Release()
-}
-
-// argumentsOf is the command line of the lease's process. One that is just starting has none for a moment, which is longer on a
-// busy machine.
-func argumentsOf(processes proc.FS, l job.Lease) (line string) {
-	for pause := time.Millisecond; pause < 2*time.Second && processes.Alive(l.PID, l.Start); pause *= 2 {
-		line = processes.Describe(l.PID).Command
-		if !strings.HasPrefix(line, "[") {
-			return line
-		}
-		time.Sleep(pause)
-	}
-	return line
 }

@@ -1,10 +1,10 @@
 package machine
 
 import (
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"gpuard/internal/host/proc"
 )
 
 // The first argument of a process that starts the ranks of a job, and of one that torchrun started and that becomes a
@@ -17,19 +17,10 @@ const (
 // OwnHelper reports whether gpuard started the process for a command (a holder, for example), or whether it is a daemon
 // of NVIDIA's Multi-Process Service. Ranks are part of the command, not helpers.
 func OwnHelper(pid int) bool {
-	words := Arguments(pid)
+	words := proc.New("/proc").Arguments(pid)
 	if len(words) < 2 {
 		return false
 	}
 	return words[0] == "gpuard" && strings.HasPrefix(words[1], "__") && words[1] != RanksFlag && words[1] != RankFlag ||
 		strings.HasPrefix(filepath.Base(words[0]), "nvidia-cuda-mps-")
-}
-
-// Arguments returns the command line of a process; nil if it cannot be read.
-func Arguments(pid int) []string {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
-		return nil
-	}
-	return strings.Split(string(line), "\x00")
 }

@@ -39,6 +39,9 @@ func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) 
 		m, err := h.readLate(ctx, what, last)
 		last = m
 		spent := time.Since(began)
+		if err == nil && spent > Fresh/2 && !slices.ContainsFunc(m.Devices, silent) { // what answered at first was read long ago
+			m, err = h.Read(ctx, what)
+		}
 		if err != nil || !slices.ContainsFunc(m.Devices, silent) || spent > cmp.Or(h.Times.Driver, 5*time.Second)-moment {
 			h.ReportSilent(m, spent+moment)
 			return m, err

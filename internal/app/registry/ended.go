@@ -73,7 +73,7 @@ func withoutStopped(l job.Lease) job.Lease {
 // processes are hidden. Only processes of that user count.
 func stoppedHolder(host *machine.Host, folder *store.Folder, l job.Lease) []job.Blocker {
 	for _, pid := range host.Proc.Of(l.UID) {
-		if words := machine.Arguments(pid); len(words) < 6 || words[1] != launch.HolderFlag || words[4] != folder.Path || words[5] != l.ID {
+		if words := proc.New("/proc").Arguments(pid); len(words) < 6 || words[1] != launch.HolderFlag || words[4] != folder.Path || words[5] != l.ID {
 			continue
 		}
 		if p := host.Proc.Describe(pid); p.Stopped {

@@ -55,6 +55,10 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return gpu.Machine{}, late(ctx, "", limit)
 	}
+	if missing := slices.ContainsFunc(answers, func(a answer) bool { return a.omitted }); missing && !slices.ContainsFunc(answers, func(a answer) bool { return a.device.UUID != "" }) {
+		query.Only = nil // of a machine of which some devices work no more may be said than that
+		answers = l.gather(ctx, query)
+	}
 	answers = slices.DeleteFunc(answers, func(a answer) bool { return a.omitted })
 	l.remember(answers, limit)
 	if what&gpu.Links != 0 && query.Only == nil {

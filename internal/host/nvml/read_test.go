@@ -358,3 +358,14 @@ func TestFabric(t *testing.T) {
 		same(t, "problems", m.Problems, []string(nil))
 	}
 }
+
+// TestLostAlone: that the only device of a query is lost says nothing of the machine: then all are read.
+func TestLostAlone(t *testing.T) {
+	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
+	d.Lose(0)
+	r := child(t, append(d.Env(), childQuery+`={"Only": [0]}`), gpu.Quick, 5*time.Second)
+	same(t, "the error", r.Error, "")
+	if len(r.Machine.Devices) != 2 || r.Machine.Devices[0].Problem == "" || r.Machine.Devices[1].UUID == "" {
+		t.Errorf("%s", text(r.Machine))
+	}
+}

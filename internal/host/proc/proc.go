@@ -250,27 +250,42 @@ func (f FS) InitialPIDNamespace() (bool, error) {
 	return link == "pid:[4026531836]", nil
 }
 
-// Environ is the environment with which the process was started. Only the owner of the process and root may read it. For a moment of
-// an exec(2), which is longer on a busy machine, a process has none; Environ waits for its end, but not for long.
+// Environ is the environment with which the process was started. Only the owner of the process and root may read it.
 func (f FS) Environ(pid int) ([]string, error) {
+	pairs, err := f.readStarted(pid, "environ")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the environment of process %d: %w", pid, err)
+	}
+	return pairs, nil
+}
+
+// Arguments are those with which the process was started, its name first; nil where it has none or they cannot be read.
+func (f FS) Arguments(pid int) []string {
+	words, _ := f.readStarted(pid, "cmdline")
+	return words
+}
+
+// readStarted reads a list that execve(2) gives to a process. During that call, which takes longer on a busy machine, a process
+// has neither arguments nor environment; readStarted waits for its end, but not for long.
+func (f FS) readStarted(pid int, file string) ([]string, error) {
 	begun := false // when it was last looked at
 	for pause := time.Millisecond; ; {
-		b, err := f.readSlow(8<<20, strconv.Itoa(pid), "environ")
+		b, err := f.readSlow(8<<20, strconv.Itoa(pid), file)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the environment of process %d: %w", pid, err)
+			return nil, err
 		}
 		if text := strings.TrimRight(string(b), "\x00"); text != "" {
 			return strings.Split(text, "\x00"), nil
 		}
 		s, err := f.Stat(pid)
 		switch {
-		case err != nil, begun, pause > slow:
+		case err != nil, begun, pause > 2*slow:
 			return nil, nil //nolint:nilerr // it has ended meanwhile, as one that has ended before
 		case s.Starting:
 			time.Sleep(pause)
 			pause *= 2
 		default:
-			begun = true // maybe after its environment was read
+			begun = true // maybe after the list was read
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"gpuard/internal/host/sys"
@@ -34,7 +35,7 @@ func Start(pidfd int, args ...string) (*exec.Cmd, error) {
 	process := os.NewFile(uintptr(fd), "pidfd") //nolint:gosec // a descriptor
 	defer process.Close()                       //nolint:errcheck // the child has its own
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = append([]string{os.Args[0], Flag, "3"}, args...)
+	cmd.Args = append([]string{filepath.Base(os.Args[0]), Flag, "3"}, args...)
 	cmd.Dir, cmd.ExtraFiles = "/", []*os.File{process}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start the process that measures: %w", err)

@@ -26,7 +26,7 @@ func TestSignalThatEnds(t *testing.T) {
 		t.Error(err)
 	}
 	<-collected
-	if err := Signal(cmd.Process.Pid, func() bool { return true }, unix.SIGKILL, unix.SIGCONT); err == nil {
+	if err := Signal(cmd.Process.Pid, func() bool { return cmd.ProcessState == nil }, unix.SIGKILL, unix.SIGCONT); err == nil {
 		t.Error("a process that has ended was signalled")
 	}
 }
