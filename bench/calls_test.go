@@ -39,7 +39,7 @@ func BenchmarkCalls(b *testing.B) {
 		smi := filepath.Join(lab.Library.Folder, "nvidia-smi")
 		its := count("nvidia-smi, index, memory and load", once(smi, "--query-gpu=index,memory.used,utilization.gpu", "--format=csv"))
 		ours := count("gpuard run", once(place.run(gpuard, "true")...))
-		count("gpuard run --device 2 --ids uuid", once(gpuard, "run", "--quiet", "--no-wait", "--device", "2", "--ids", "uuid", "--", "true"))
+		count("gpuard run --device 2", once(gpuard, "run", "--quiet", "--no-wait", "--device", "2", "--", "true"))
 		count("gpuard status", once(gpuard, "status"))
 		wake(b, lab, place, gpuard, count)
 		serve := command([]string{gpuard, "serve", "--listen", "127.0.0.1:0"}, place.env)

@@ -2,7 +2,6 @@ package claim
 
 import (
 	"context"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,8 +34,8 @@ const (
 // longestKept is how long a device keeps its reading while another's lease is in the way: a fault of it is heeded no later.
 const longestKept = 10 * time.Second
 
-// firstQuery is what a request reads first: where it names devices by number, only those. Of the others the identity is needed
-// as far as numbers in variables rest on it (CUDA counts a lost GPU, and one with slices, otherwise), and a mask.
+// firstQuery is what a request reads first: where it names devices by number, only those, and the identity of the others. Numbers in
+// variables rest on that (CUDA counts a lost GPU, and one with slices, otherwise), and so does a mask.
 func firstQuery(host *machine.Host, spec job.Spec, whose Subject) gpu.Query {
 	query := gpu.Query{What: Needed(spec)}
 	if !host.Hardware() || whose.Running || spec.KeepWhile != "" || spec.Moving != "" || spec.MIG != "" || query.What&gpu.Links != 0 {
@@ -49,9 +48,6 @@ func firstQuery(host *machine.Host, spec job.Spec, whose Subject) gpu.Query {
 			return query
 		}
 		some.Only = append(some.Only, index)
-	}
-	if _, inside := host.Env.Lookup("GPUARD_LEASE"); some.Only != nil && (spec.IDs != job.UUIDs || inside || host.Unmasked().Masked()) {
-		some.Identify = math.MaxInt
 	}
 	return some
 }
@@ -160,9 +156,7 @@ func (c *claimer) nextQuery(why cause) gpu.Query {
 		return query
 	}
 	query.What &^= gpu.Links // they are known
-	if len(query.Only) > 0 {
-		query.Identify = math.MaxInt
-	}
+	query.Known = len(query.Only) == 0
 	return query
 }
 

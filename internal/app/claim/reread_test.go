@@ -3,7 +3,6 @@ package claim
 import (
 	"context"
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -36,11 +35,10 @@ func (a *asked) read(_ context.Context, query gpu.Query) (gpu.Machine, error) {
 		switch {
 		case query.Wants(&d):
 			m.Devices = append(m.Devices, d)
-		case d.Index < query.Identify || a.known:
+		default:
 			m.Devices = append(m.Devices, gpu.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, PCI: d.PCI})
 		}
 	}
-	a.known = a.known || query.Only == nil
 	a.queries, a.last = append(a.queries, query), time.Now()
 	nth := len(a.queries)
 	if a.during != nil {
@@ -107,16 +105,12 @@ func TestFirstQuery(t *testing.T) {
 	what := Needed(job.Spec{GPUs: 1})
 	for name, test := range map[string]struct {
 		spec    job.Spec
-		env     []string
 		running bool
 		want    gpu.Query
 	}{
 		"any":                 {spec: job.Spec{GPUs: 1}},
-		"one":                 {spec: job.Spec{Devices: []string{"0"}}, want: gpu.Query{Only: []int{0}, Identify: math.MaxInt}},
-		"two":                 {spec: job.Spec{Devices: []string{"2", "0"}}, want: gpu.Query{Only: []int{2, 0}, Identify: math.MaxInt}},
-		"without numbers":     {spec: job.Spec{Devices: []string{"1"}, IDs: job.UUIDs}, want: gpu.Query{Only: []int{1}}},
-		"a mask":              {spec: job.Spec{Devices: []string{"0"}, IDs: job.UUIDs}, env: []string{"CUDA_VISIBLE_DEVICES=1"}, want: gpu.Query{Only: []int{0}, Identify: math.MaxInt}},
-		"inside a lease":      {spec: job.Spec{Devices: []string{"0"}, IDs: job.UUIDs}, env: []string{"GPUARD_LEASE=k3f9"}, want: gpu.Query{Only: []int{0}, Identify: math.MaxInt}},
+		"one":                 {spec: job.Spec{Devices: []string{"0"}}, want: gpu.Query{Only: []int{0}}},
+		"two":                 {spec: job.Spec{Devices: []string{"2", "0"}}, want: gpu.Query{Only: []int{2, 0}}},
 		"a UUID":              {spec: job.Spec{Devices: []string{"0", "GPU-a"}}},
 		"a vendor":            {spec: job.Spec{Devices: []string{"nvidia:0"}}},
 		"a slice":             {spec: job.Spec{Devices: []string{"0"}, MIG: "1g.10gb"}},
@@ -125,7 +119,7 @@ func TestFirstQuery(t *testing.T) {
 		"for what runs there": {spec: job.Spec{Devices: []string{"0"}}, running: true},
 	} {
 		test.want.What = what
-		if got := firstQuery(&machine.Host{Env: test.env}, test.spec, Subject{Running: test.running}); !reflect.DeepEqual(got, test.want) {
+		if got := firstQuery(&machine.Host{}, test.spec, Subject{Running: test.running}); !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}
@@ -167,8 +161,8 @@ func TestWaitingReadsNoLeasedDevice(t *testing.T) {
 	if want := [][]int{nil, {}, {}, {}, {}, {}, {2}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("the driver was asked about %v, want %v", got, want)
 	}
-	if q := driver.queries[6]; q.Identify < 4 {
-		t.Errorf("a device is given on %+v: numbers rest on all", q)
+	if q := driver.queries[6]; q.Known {
+		t.Errorf("a device is given on %+v: numbers rest on the identity of all", q)
 	}
 	for _, device := range d.Machine.Devices {
 		if device.MemoryTotal == nil || device.MemoryUsed == nil {
@@ -323,7 +317,7 @@ func TestNextQuery(t *testing.T) {
 func nextQuery(t *testing.T) {
 	host, other, _ := hardwareHost(t)
 	_, give := lend(t, other, job.Spec{GPUs: 4})
-	whole, none := gpu.Query{}, gpu.Query{Only: []int{}}
+	whole, none := gpu.Query{}, gpu.Query{Only: []int{}, Known: true}
 	for name, test := range map[string]struct {
 		change func(c *claimer)
 		want   gpu.Query
@@ -340,7 +334,7 @@ func nextQuery(t *testing.T) {
 				c.request.machine.Devices[i].Links = []gpu.Link{}
 			}
 		}, want: none},
-		"one is sick":      {change: func(c *claimer) { c.request.machine.Devices[1].Problem = "lost" }, want: gpu.Query{Only: []int{1}, Identify: math.MaxInt}},
+		"one is sick":      {change: func(c *claimer) { c.request.machine.Devices[1].Problem = "lost" }, want: gpu.Query{Only: []int{1}}},
 		"read long ago":    {change: func(c *claimer) { c.request.readAt = time.Now().Add(-longestKept - 1) }, want: whole},
 		"others see a new": {change: func(c *claimer) { c.request.absent = []gpu.UUID{"GPU-x"} }, want: gpu.Query{What: gpu.Anew}},
 	} {

@@ -13,9 +13,9 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// A supervising gpuard ends its command when its time is over, by --timeout or by a rule of the policy. Where it was killed, the holder
-// does, when all of that must have happened: others plan with that moment, which the lease names. A lease that outlives its command
-// (--keep-while) is ended by its holder, and the time counts over all starts of the command.
+// A rule of the policy may limit the time of a lease. A supervising gpuard ends its command then, as for --timeout. A
+// lease that outlives its command (--keep-while) is ended by its holder, and the time counts over all starts of the
+// command.
 
 // expire ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it
 // was. They have grace before they are killed. done is closed when the command has ended.

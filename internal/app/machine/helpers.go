@@ -18,9 +18,11 @@ const (
 // of NVIDIA's Multi-Process Service. Ranks are part of the command, not helpers.
 func OwnHelper(pid int) bool {
 	words := proc.New("/proc").Arguments(pid)
-	if len(words) < 2 {
+	switch {
+	case len(words) > 0 && strings.HasPrefix(filepath.Base(words[0]), "nvidia-cuda-mps-"):
+		return true
+	case len(words) < 2 || words[0] != "gpuard":
 		return false
 	}
-	return words[0] == "gpuard" && strings.HasPrefix(words[1], "__") && words[1] != RanksFlag && words[1] != RankFlag ||
-		strings.HasPrefix(filepath.Base(words[0]), "nvidia-cuda-mps-")
+	return strings.HasPrefix(words[1], "__") && words[1] != RanksFlag && words[1] != RankFlag
 }

@@ -39,10 +39,11 @@ func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) 
 		m, err := h.readLate(ctx, what, last)
 		last = m
 		spent := time.Since(began)
-		if err == nil && spent > Fresh/2 && !slices.ContainsFunc(m.Devices, silent) { // what answered at first was read long ago
+		late := spent > cmp.Or(h.Times.Driver, 5*time.Second)-moment
+		if err == nil && spent > Fresh/2 && (late || !slices.ContainsFunc(m.Devices, silent)) { // the others were read long ago
 			m, err = h.Read(ctx, what)
 		}
-		if err != nil || !slices.ContainsFunc(m.Devices, silent) || spent > cmp.Or(h.Times.Driver, 5*time.Second)-moment {
+		if err != nil || late || !slices.ContainsFunc(m.Devices, silent) {
 			h.ReportSilent(m, spent+moment)
 			return m, err
 		}
@@ -58,7 +59,7 @@ func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) 
 
 // readLate reads the machine, or where it was read just now only the devices that did not answer.
 func (h *Host) readLate(ctx context.Context, what gpu.What, last gpu.Machine) (gpu.Machine, error) {
-	query := gpu.Query{What: what}
+	query := gpu.Query{What: what, Known: true}
 	for i := range last.Devices {
 		if d := &last.Devices[i]; d.Vendor == gpu.NVIDIA && silent(*d) {
 			query.Only = append(query.Only, d.Index)

@@ -3,7 +3,9 @@ package machine
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -31,5 +33,34 @@ func TestReadWithoutTime(t *testing.T) {
 				t.Errorf("%v instead of %v", err, want)
 			}
 		}
+	}
+}
+
+// TestReadAllAsksWhoIsLate: while a device does not answer only that one is asked again, and at the end all are, because something is
+// given on what they say.
+func TestReadAllAsksWhoIsLate(t *testing.T) {
+	for name, answers := range map[string]time.Duration{"in time": 3 * time.Second, "never": time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			var asked [][]int
+			began := time.Now()
+			host := &Host{Proc: proc.New("/proc"), Run: t.TempDir(), Tmp: t.TempDir(), Messages: Messages{Say: func(string) {}}}
+			host.Reader = func(_ context.Context, query gpu.Query) (gpu.Machine, error) {
+				asked = append(asked, query.Only)
+				m := gpu.Machine{Source: "nvml", Devices: []gpu.Device{{Index: 0, UUID: "GPU-a", Vendor: gpu.NVIDIA}, {Index: 1, UUID: "GPU-b", Vendor: gpu.NVIDIA}}}
+				if time.Since(began) < answers {
+					m.Devices[0].Problem = "no answer within 5s"
+				}
+				return m, nil
+			}
+			m, err := host.ReadAll(t.Context(), gpu.Quick)
+			if late := silent(m.Devices[0]); err != nil || late != (answers > time.Minute) || len(asked) < 5 {
+				t.Errorf("%s: late %v, %v, asked about %v", name, late, err, asked)
+			}
+			for i, only := range asked {
+				if all := i == 0 || i == len(asked)-1; all != (only == nil) || !all && !slices.Equal(only, []int{0}) {
+					t.Errorf("%s: reading %d of %d is about %v", name, i+1, len(asked), only)
+				}
+			}
+		})
 	}
 }

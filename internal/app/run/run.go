@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -229,9 +228,9 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 		l.host.Say(err.Error()) // the lease is held all the same
 	}
 	l.claimed.Held.Lease = lease
-	until := l.until()
-	if most > 0 { // this process sees to it, and if it is killed, the holder
-		until = strconv.FormatInt(lease.Until, 10)
+	until := "0" // gpuard sees to it
+	if most == 0 {
+		until = l.until()
 	}
 	after, err := l.afterEnd(until)
 	if err == nil {

@@ -185,14 +185,14 @@ const (
 	Everything = Identity | Load | Processes | Links | Health
 )
 
-// Query is what a reading is about: parts of the machine, of all its devices or of some. Only NVIDIA devices can be left out.
+// Query is what a reading is about: parts of the machine, of all its devices or of some.
 type Query struct {
-	What     What
-	Only     []int // indexes of those of which What is read; nil: all
-	Identify int   // of those with a lower index at least the identity is read; others may have that of an earlier reading, or be missing
+	What  What
+	Only  []int // indexes of the NVIDIA devices of which more than the identity is read; nil: all. Other vendors' are always read whole
+	Known bool  // the identity of the other devices may be that of an earlier reading
 }
 
-// Wants reports whether What is read of the device.
+// Wants reports whether more than the identity is read of the device.
 func (q Query) Wants(d *Device) bool {
 	return q.Only == nil || d.Vendor != NVIDIA || slices.Contains(q.Only, d.Index)
 }

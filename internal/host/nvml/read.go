@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -20,13 +19,12 @@ type answer struct {
 	ends      linkEnds
 	problems  []string
 	done      bool
-	omitted   bool // neither read nor known from an earlier reading
 }
 
 // complete reports that all parts of the device were read.
 func (a *answer) complete() bool { return a.done && a.device.Problem == "" }
 
-// Read reads what the query is about. Links are read only if it wants all devices. Read returns at the deadline. A device that is late has
+// Read reads what the query is about, and always the identity of each device. Links are read only if it wants all devices. Read returns at the deadline. A device that is late has
 // Problem "no answer within …" and the parts that it gave; the others are complete, and their links may take a tenth of the
 // deadline more. A lost device has a Problem too. A reading that fails leaves its field nil, and Machine.Problems names it,
 // unless the device does not have that reading. If no device can be identified, the error is a *gpu.Unavailable; Read never
@@ -48,18 +46,10 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 		return gpu.Machine{}, late(ctx, "an earlier reading, or the library is closed", limit)
 	}
 	taken := time.Now()
-	if l.leavesOutAll(query) {
-		query.Only = nil
-	}
 	answers := l.gather(ctx, query)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return gpu.Machine{}, late(ctx, "", limit)
 	}
-	if missing := slices.ContainsFunc(answers, func(a answer) bool { return a.omitted }); missing && !slices.ContainsFunc(answers, func(a answer) bool { return a.device.UUID != "" }) {
-		query.Only = nil // of a machine of which some devices work no more may be said than that
-		answers = l.gather(ctx, query)
-	}
-	answers = slices.DeleteFunc(answers, func(a answer) bool { return a.omitted })
 	l.remember(answers, limit)
 	if what&gpu.Links != 0 && query.Only == nil {
 		// If a device hung, the time is used up. Comparing the others gets a tenth of it.
@@ -75,7 +65,7 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 		m.Devices = append(m.Devices, answers[i].device)
 		m.Processes = append(m.Processes, answers[i].processes...)
 		for _, p := range answers[i].problems {
-			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: %s", answers[i].index, p))
+			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: %s", i, p))
 		}
 	}
 	m.Stuck = l.hangs()
@@ -83,18 +73,8 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 	return m, nil
 }
 
-// leavesOutAll reports whether a query would give no device at all: those that it names are not there, and no reading came before.
-func (l *Library) leavesOutAll(query gpu.Query) bool {
-	for i := range l.known {
-		if l.known[i].UUID != "" || i < query.Identify || query.Wants(&gpu.Device{Index: i, Vendor: gpu.NVIDIA}) {
-			return false
-		}
-	}
-	return true
-}
-
 // gather starts a goroutine for each device and collects the answers until all are done or ctx ends. A device with a
-// goroutine of an earlier reading still in the driver gets no second one, and one that the query leaves out none at all.
+// goroutine of an earlier reading still in the driver gets no second one, and one whose identity is known none at all where that is enough.
 func (l *Library) gather(ctx context.Context, query gpu.Query) []answer {
 	answers := make([]answer, l.count)
 	said := make(chan answer, l.count*(parts+1)) // large enough that no goroutine blocks
@@ -105,8 +85,8 @@ func (l *Library) gather(ctx context.Context, query gpu.Query) []answer {
 		what := query.What
 		if !query.Wants(&a.device) {
 			what = gpu.Identity
-			if i >= query.Identify {
-				a.device, a.done, a.omitted = l.known[i], true, l.known[i].UUID == ""
+			if query.Known && l.known[i].UUID != "" {
+				a.device, a.done = l.known[i], true
 				continue
 			}
 		}
@@ -164,9 +144,9 @@ func (l *Library) remember(answers []answer, limit time.Duration) {
 			d.Problem = noAnswer(limit)
 		}
 		if d.UUID != "" {
-			l.known[d.Index] = gpu.Device{Index: d.Index, UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, PCI: d.PCI, Minor: d.Minor,
+			l.known[i] = gpu.Device{Index: i, UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, PCI: d.PCI, Minor: d.Minor,
 				MemoryTotal: d.MemoryTotal, Compute: d.Compute, ClockSMMax: d.ClockSMMax, MIGMode: d.MIGMode, MIG: layout(d.MIG)}
-		} else if old := l.known[d.Index]; old.UUID != "" {
+		} else if old := l.known[i]; old.UUID != "" {
 			old.Problem = d.Problem
 			*d = old
 		}

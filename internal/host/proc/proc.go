@@ -51,8 +51,7 @@ type Stat struct {
 	Start uint64        // clock ticks since boot, whatever the time namespace; PID and Start together identify one process of this boot
 	CPU   time.Duration // used by all its threads so far, in user and kernel mode
 	Exits bool          // it is on its way out: it runs no code of its own any more
-	// Starting: an exec(2) is under way, and the process has no arguments and no environment yet. So it seems too where the caller may
-	// not know.
+	// Starting: an exec(2) is under way, and the process has no arguments and no environment yet. False where the caller may not know.
 	Starting bool
 }
 

@@ -25,7 +25,7 @@ type Process struct {
 	Exit                   unix.WaitStatus // of a dead one, for its owner and root
 	Terminal               uint64          // device number of its controlling terminal; 0: none
 	Exits                  bool            // PF_EXITING of include/linux/sched.h: it runs no code of its own any more
-	Starting               bool            // an exec(2) is under way: it has no arguments and no environment yet. So it seems too where the caller may not know
+	Starting               bool            // an exec(2) is under way: it has no arguments and no environment yet; false where the caller may not know
 }
 
 // Dead reports whether the process has ended; its parent has not waited for it yet.
@@ -98,7 +98,8 @@ func ParseProcess(stat string) (p Process, ok bool) {
 	p.Exits = number(9)&exiting != 0
 	if len(rest) > 49 {
 		// env_start, which the kernel sets last, when it has put arguments and environment into the new memory (fs/binfmt_elf.c)
-		p.Starting = number(50) == 0 && number(9)&kernelThread == 0 && !p.Dead() && !p.Exits
+		const unknown = 1 // start_code, where the caller may not know the addresses (fs/proc/array.c)
+		p.Starting = number(50) == 0 && number(26) != unknown && number(9)&kernelThread == 0 && !p.Dead() && !p.Exits
 		p.Exit = unix.WaitStatus(number(52)) //nolint:gosec // the bits of wait(2); since Linux 3.5
 	}
 	return p, ok
