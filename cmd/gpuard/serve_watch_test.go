@@ -360,7 +360,8 @@ func TestServeWrongDevice(t *testing.T) {
 		return strings.Contains(page.said.String(), fmt.Sprintf("process %d of %s (%s) belongs to lease %s and uses GPU 1, which that lease does not have", astray.Process.Pid, nameOf(uint32(os.Geteuid())), filepath.Base(r.Job), lease))
 	})
 	_ = astray.Process.Kill()
-	spin := r.cmd("run", "-q", "--device", "0", "--name", "beside", "--", "sh", "-c", "echo $GPUARD_LEASE; while :; do i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done; sleep 0.01; done")
+	// It rests seldom enough to get a tenth of a processor on a busy machine too, which is what is told.
+	spin := r.cmd("run", "-q", "--device", "0", "--name", "beside", "--", "sh", "-c", "echo $GPUARD_LEASE; while :; do i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; sleep 0.01; done")
 	spin.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	beside := begin(t, spin)
 	t.Cleanup(func() { _ = unix.Kill(-spin.Process.Pid, unix.SIGKILL) })
