@@ -23,7 +23,6 @@ import (
 type asked struct {
 	queries []gpu.Query
 	last    time.Time     // of the queries
-	known   bool          // all devices were read before
 	during  func(nth int) // a reading; nil: nothing happens
 }
 
