@@ -26,14 +26,20 @@ func OpenAt(dirFD int, path string, flags int) (int, error) {
 	if flags&(unix.O_PATH|unix.O_DIRECTORY) == 0 { // the runtime would ask its poller for a folder that does not block
 		flags |= unix.O_NONBLOCK
 	}
-	fd, err := unix.Openat2(dirFD, path, &unix.OpenHow{ //nolint:gosec // flags are positive
-		Flags: uint64(flags), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
-	})
+	how := unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV} //nolint:gosec // flags are positive
+	fd, err := unix.Openat2(dirFD, path, &how)
+	for again := 0; errors.Is(err, unix.EAGAIN) && again < mostAgain; again++ {
+		fd, err = unix.Openat2(dirFD, path, &how)
+	}
 	if !unsupported(err) {
 		return fd, err
 	}
 	return openAtParts(dirFD, path, flags)
 }
+
+// mostAgain is how often a path with ".." is tried again: while something is renamed or mounted anywhere, the kernel cannot tell where
+// that leads (openat2(2), EAGAIN).
+const mostAgain = 1000
 
 // openAtParts is OpenAt without openat2. It goes into what is mounted there.
 func openAtParts(dirFD int, path string, flags int) (int, error) {
