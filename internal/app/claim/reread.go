@@ -31,14 +31,16 @@ const (
 	justRead                    // the reading was a moment too old for a decision
 )
 
-// longestKept is how long a device keeps its reading while another's lease is in the way: a fault of it is heeded no later.
+// longestKept is how long a device keeps its reading while another's lease is in the way: a fault of it is heeded no
+// later.
 const longestKept = 10 * time.Second
 
-// firstQuery is what a request reads first: where it names devices by number, only those, and the identity of the others. Numbers in
-// variables rest on that (CUDA counts a lost GPU, and one with slices, otherwise), and so does a mask.
+// firstQuery is what a request reads first: where it names devices by number, only those, and the identity of the others.
+// Numbers in variables rest on that (CUDA counts a lost GPU, and one with slices, otherwise), and so does a mask.
 func firstQuery(host *machine.Host, spec job.Spec, whose Subject) gpu.Query {
 	query := gpu.Query{What: Needed(spec)}
-	if !host.Hardware() || whose.Running || spec.KeepWhile != "" || spec.Moving != "" || spec.MIG != "" || query.What&gpu.Links != 0 {
+	isPlain := spec.KeepWhile == "" && spec.Moving == "" && spec.MIG == "" && query.What&gpu.Links == 0
+	if !host.Hardware() || whose.Running || !isPlain {
 		return query
 	}
 	some := query
@@ -54,11 +56,13 @@ func firstQuery(host *machine.Host, spec job.Spec, whose Subject) gpu.Query {
 
 // readFirst does not wait for devices that are late, unless all are.
 func readFirst(ctx context.Context, host *machine.Host, query gpu.Query) (m gpu.Machine, partial bool, err error) {
-	if m, partial, err = host.ReadFast(ctx, query); err != nil && partial {
-		partial = false
-		m, err = host.ReadAll(ctx, query.What)
+	m, partial, err = host.ReadFast(ctx, query)
+	if err == nil || !partial {
+		return m, partial, err
 	}
-	return m, partial, err
+
+	m, err = host.ReadAll(ctx, query.What)
+	return m, false, err
 }
 
 // reread reads again what may have changed. Where that fails, the last reading stays.
@@ -77,7 +81,7 @@ func (c *claimer) reread(ctx context.Context, why cause, read machine.Reader) er
 		return err
 	}
 	now.at = time.Now()
-	q.accept(m, query, now)
+	q.acceptReading(m, query, now)
 	q.noteInvisible()
 	return nil
 }
@@ -97,20 +101,21 @@ func (c *claimer) rereadAll(ctx context.Context) error {
 	m, err := c.host.ReadAll(ctx, Needed(c.request.spec))
 	if err == nil {
 		now.at = time.Now()
-		c.request.accept(m, gpu.Query{}, now)
+		c.request.acceptReading(m, gpu.Query{}, now)
 	}
 	return err
 }
 
-// accept makes m the machine of the request. The devices that the query did not want keep the times of their readings.
-func (q *request) accept(m gpu.Machine, query gpu.Query, now reading) {
+// acceptReading makes m the machine of the request. The devices that the query did not want keep the times of their readings.
+func (q *request) acceptReading(m gpu.Machine, query gpu.Query, now reading) {
 	older := map[gpu.UUID]reading{}
 	for i := range m.Devices {
 		if d := &m.Devices[i]; !query.Wants(d) {
 			older[d.UUID] = q.lastReading(d.UUID)
 		}
 	}
-	q.machine, q.older, q.since, q.readAt, q.narrow = m, older, now.since, now.at, false
+	q.machine, q.older, q.narrow = m, older, false
+	q.since, q.readAt = now.since, now.at
 }
 
 // lastReading says when the device was last read. One with slices is read each time, and so are the slices.
@@ -133,54 +138,59 @@ func (c *claimer) nextQuery(why cause) gpu.Query {
 		query.What |= gpu.Anew
 		return query
 	}
-	if !q.host.Hardware() || q.narrow || q.final || q.view.Unknown || strings.Contains(q.machine.Source, "nvidia-smi") || query.What&gpu.Links != 0 && !hasLinks(q.machine) {
+	readsWhole := !q.host.Hardware() || strings.Contains(q.machine.Source, "nvidia-smi")
+	lacksLinks := query.What&gpu.Links != 0 && !hasLinks(q.machine)
+	if readsWhole || lacksLinks || q.narrow || q.final || q.view.Unknown {
 		return query
 	}
 	sight, err := c.folder.Sight(c.boot)
 	if err != nil {
 		return query
 	}
-	query.Only = []int{}
-	all := true
+
+	only, kept := []int{}, 0
 	for i := range q.machine.Devices {
-		switch d := &q.machine.Devices[i]; {
+		d := &q.machine.Devices[i]
+		switch {
 		case d.Vendor != gpu.NVIDIA:
 		case q.keepsReading(d, sight, why):
-			all = false
+			kept++
 		default:
-			query.Only = append(query.Only, d.Index)
+			only = append(only, d.Index)
 		}
 	}
-	if all {
-		query.Only = nil
+	if kept == 0 {
 		return query
 	}
-	query.What &^= gpu.Links // they are known
-	query.Known = len(query.Only) == 0
-	return query
+	return gpu.Query{What: query.What &^ gpu.Links, Only: only, Known: len(only) == 0}
 }
 
 // hasLinks reports whether the connections of all devices that answer are known.
 func hasLinks(m gpu.Machine) bool {
-	return !slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.Vendor == gpu.NVIDIA && d.Problem == "" && d.Links == nil })
+	return !slices.ContainsFunc(m.Devices, func(d gpu.Device) bool {
+		return d.Vendor == gpu.NVIDIA && d.Problem == "" && d.Links == nil
+	})
 }
 
 // keepsReading reports whether a new reading of the device would change nothing: it was just read and no lease of it has
 // changed, or another's lease is in the way whatever is read.
 func (q *request) keepsReading(d *gpu.Device, sight store.Sight, why cause) bool {
 	last, change := q.lastReading(d.UUID), sight.Changes[d.UUID].Generation
+	isWhole := d.UUID != "" && d.Problem == "" && d.Unlisted == "" && !d.UsesMIG()
 	switch {
-	case d.UUID == "" || d.Problem != "" || d.Unlisted != "" || d.UsesMIG() || time.Since(last.at) > longestKept:
+	case !isWhole || time.Since(last.at) > longestKept:
 		return false
 	case why == justRead && change <= last.since && time.Since(last.at) < machine.Fresh/2:
 		return true
 	}
-	return sight.Leased[job.DeviceHash(d.UUID)] && change == q.view.Changes[d.UUID].Generation && q.isInTheWay(d.UUID)
+	isHeldStill := sight.Leased[job.DeviceHash(d.UUID)] && change == q.view.Changes[d.UUID].Generation
+	return isHeldStill && q.isInTheWay(d.UUID)
 }
 
 // isInTheWay reports whether the device had, at the last attempt, a lease that leaves nothing of it to this request.
 func (q *request) isInTheWay(id gpu.UUID) bool {
-	if q.subject.Running || q.spec.Share > 0 || q.spec.Moving != "" || q.allocation() != "" || len(q.enclosingLeases(q.view.Held)) > 0 {
+	mayShare := q.subject.Running || q.spec.Share > 0 || q.spec.Moving != "" || q.allocation() != ""
+	if mayShare || len(q.enclosingLeases(q.view.Held)) > 0 {
 		return false
 	}
 	return slices.ContainsFunc(q.view.Held, func(l job.Lease) bool {

@@ -272,8 +272,8 @@ func TestKeptReadingsStayOld(t *testing.T) {
 	ids, m := idsOf(t), hosts.Invented(t, "demo:4xL4")
 	old, first, second := time.Unix(1, 0), time.Unix(2, 0), time.Unix(3, 0)
 	q := &request{since: 1, readAt: old}
-	q.accept(m, gpu.Query{Only: []int{0, 1}}, reading{2, first})
-	q.accept(m, gpu.Query{Only: []int{1, 2}}, reading{3, second})
+	q.acceptReading(m, gpu.Query{Only: []int{0, 1}}, reading{2, first})
+	q.acceptReading(m, gpu.Query{Only: []int{1, 2}}, reading{3, second})
 	var got []reading
 	for _, id := range ids {
 		got = append(got, q.lastReading(id))
@@ -281,7 +281,7 @@ func TestKeptReadingsStayOld(t *testing.T) {
 	if want := []reading{{2, first}, {3, second}, {3, second}, {1, old}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("read at %v, want %v", got, want)
 	}
-	if q.accept(m, gpu.Query{}, reading{4, second}); q.lastReading(ids[3]).since != 4 {
+	if q.acceptReading(m, gpu.Query{}, reading{4, second}); q.lastReading(ids[3]).since != 4 {
 		t.Error("a reading of all leaves one old")
 	}
 }

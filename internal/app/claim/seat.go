@@ -190,7 +190,8 @@ func (s *Seat) Leave() error {
 	_ = s.held.Lock.Close() // first: the measuring process must not delay it
 	if s.done != nil {
 		close(s.done)
-		go func() { // it is measured as long as a process that was left behind has it
+		// It is measured as long as a process that was left behind has it.
+		go func() {
 			<-s.measured
 			_ = s.pidfd.Close()
 		}()

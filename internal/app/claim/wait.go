@@ -268,11 +268,11 @@ func (w *waiting) tryClaim(ctx context.Context, why wake) (*store.Held, error) {
 		w.request.final = stale > rereads
 		old := why.likely && time.Since(w.request.readAt) > machine.Fresh // nothing is given on such a reading
 		if reads := why.fresh || old || stale > 0 || !w.host.Hardware(); reads {
-			cause := mayHaveChanged
+			because := mayHaveChanged
 			if stale > 0 {
-				cause = justRead
+				because = justRead
 			}
-			switch err := w.rereadMachine(ctx, cause); {
+			switch err := w.rereadMachine(ctx, because); {
 			case err != nil && ctx.Err() == nil:
 				return nil, w.refusal
 			case err != nil:

@@ -179,7 +179,7 @@ func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
 // reason to give up a command that is to be started again.
 func (s *supervision) prepareUnlocked(ctx context.Context, spec job.Spec) (*Launch, error) {
 	for told := false; ; told = true {
-		next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting, again: true}, spec)
+		next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting, isRestart: true}, spec)
 		var locked *store.LockedError
 		if !errors.As(err, &locked) {
 			return next, err

@@ -45,7 +45,7 @@ type Launch struct {
 	contained *contained // a command that starts a container; nil any other
 	passedOn  bool       // the command needs no lease of its own
 	parent    int        // the parent of gpuard: while it lives it may start the command again (--keep-while)
-	again     bool       // gpuard starts the command once more, and stays beside it
+	isRestart bool       // gpuard starts the command once more, and stays beside it
 }
 
 // Prepare finds the program and leases. On an error (*job.Refusal, *job.Late, a program that is not found, a state
@@ -106,7 +106,7 @@ func (l *Launch) lease(ctx context.Context) error {
 		l.spec.KeepWhile = spec.KeepWhile
 	}
 	if err == nil {
-		spec, err = claim.SettleQuota(ctx, host, spec, l.again)
+		spec, err = claim.SettleQuota(ctx, host, spec, l.isRestart)
 	}
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/kubernetes"
+	"gpuard/internal/core/prose"
 )
 
 // clusterCheck is one check of a Kubernetes cluster.
@@ -53,11 +54,11 @@ func Kubernetes(c *kubernetes.Cluster) Diagnosis {
 			d.Next = "try: gpuard submit --engine kubernetes --image IMAGE --dry-run -- COMMAND"
 		}
 	case !known:
-		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster: it has %s, and how many are free is unknown", many(all, "GPU")), worst.Do}
+		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster: it has %s, and how many are free is unknown", prose.Count(all, "GPU")), worst.Do}
 	case free == 0:
-		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster, and wait for them now: none of %s is free", many(all, "GPU")), worst.Do}
+		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster, and wait for them now: none of %s is free", prose.Count(all, "GPU")), worst.Do}
 	default:
-		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster: %d of %s are free", free, many(all, "GPU")), worst.Do}
+		d.Verdict = Verdict{new(true), fmt.Sprintf("jobs get GPUs from this cluster: %d of %s are free", free, prose.Count(all, "GPU")), worst.Do}
 	}
 	return d
 }
@@ -171,7 +172,7 @@ func clusterOffers() clusterCheck {
 		case c.Nodes.Problem != "":
 			return blind(page.Code, "the nodes", c.Nodes.Problem, "ask whoever runs the cluster for the right to list nodes, or which resource its GPUs have")
 		}
-		return []Finding{{page.Code, Error, fmt.Sprintf("none of %s offers a GPU (%s), and %s", many(len(c.Nodes.Found), "node"), kubernetes.GPUs, not), "a job that asks for a GPU would wait for ever", "whoever runs the cluster installs NVIDIA's GPU operator: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator"}}
+		return []Finding{{page.Code, Error, fmt.Sprintf("none of %s offers a GPU (%s), and %s", prose.Count(len(c.Nodes.Found), "node"), kubernetes.GPUs, not), "a job that asks for a GPU would wait for ever", "whoever runs the cluster installs NVIDIA's GPU operator: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator"}}
 	}}
 }
 
@@ -194,11 +195,11 @@ func clusterNodes() clusterCheck {
 		var found []Finding
 		for _, off := range []string{"not ready", "cordoned"} {
 			if len(by[off]) > 0 {
-				found = append(found, Finding{page.Code, Info, fmt.Sprintf("%s with GPUs is %s: %s", many(len(by[off]), "node"), off, few(by[off])), "no job is started there", "kubectl describe node " + by[off][0]})
+				found = append(found, Finding{page.Code, Info, fmt.Sprintf("%s with GPUs is %s: %s", prose.Count(len(by[off]), "node"), off, few(by[off])), "no job is started there", "kubectl describe node " + by[off][0]})
 			}
 		}
 		if found == nil {
-			return ok(page.Code, fmt.Sprintf("%s with GPUs take jobs", many(len(by[""]), "node")))
+			return ok(page.Code, fmt.Sprintf("%s with GPUs take jobs", prose.Count(len(by[""]), "node")))
 		}
 		return found
 	}}
@@ -230,7 +231,7 @@ func clusterLabels() clusterCheck {
 		}
 		var found []Finding
 		if len(bare) > 0 {
-			found = append(found, Finding{page.Code, Warning, fmt.Sprintf("%s with GPUs has no label nvidia.com/gpu.product: %s", many(len(bare), "node"), few(bare)), "--model, --mem and --min-compute never choose it", "whoever runs the cluster installs GPU Feature Discovery, which is part of the GPU operator; until then leave --model, --mem and --min-compute out"})
+			found = append(found, Finding{page.Code, Warning, fmt.Sprintf("%s with GPUs has no label nvidia.com/gpu.product: %s", prose.Count(len(bare), "node"), few(bare)), "--model, --mem and --min-compute never choose it", "whoever runs the cluster installs GPU Feature Discovery, which is part of the GPU operator; until then leave --model, --mem and --min-compute out"})
 		}
 		if len(shared) > 0 {
 			found = append(found, Finding{page.Code, Info, "GPUs are shared between pods: " + few(shared), "gpuard's jobs are not put there, because they would not have their GPU alone", ""})
@@ -241,7 +242,7 @@ func clusterLabels() clusterCheck {
 		case with == 0:
 			return ok(page.Code, "no node needs them: devices are claimed")
 		}
-		return ok(page.Code, fmt.Sprintf("%s with GPUs have the labels of their model and memory", many(with, "node")))
+		return ok(page.Code, fmt.Sprintf("%s with GPUs have the labels of their model and memory", prose.Count(with, "node")))
 	}}
 }
 

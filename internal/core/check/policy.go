@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/prose"
 )
 
 func policyFile() Check {
@@ -33,6 +34,6 @@ func policyFile() Check {
 		case len(p.Files) == 0:
 			return ok(page.Code, "there is none: all users may use everything")
 		}
-		return ok(page.Code, fmt.Sprintf("%s: %s", strings.Join(p.Files, " and "), many(p.Rules, "rule")))
+		return ok(page.Code, fmt.Sprintf("%s: %s", strings.Join(p.Files, " and "), prose.Count(p.Rules, "rule")))
 	}}
 }

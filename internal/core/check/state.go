@@ -7,6 +7,7 @@ import (
 
 	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 )
 
 // leasesPage is gpuard's documentation of leases.
@@ -42,7 +43,7 @@ func stateFolder() Check {
 		case !st.Exists:
 			return ok(page.Code, "no GPU was leased yet; leases will be in "+st.Folder)
 		}
-		return ok(page.Code, fmt.Sprintf("%s: %s, %s", st.Folder, many(st.Leases, "lease"), waiting(st.Tickets)))
+		return ok(page.Code, fmt.Sprintf("%s: %s, %s", st.Folder, prose.Count(st.Leases, "lease"), waiting(st.Tickets)))
 	}}
 }
 
@@ -131,13 +132,6 @@ func quotaLevels() Check {
 		}
 		return ok(page.Code, "a share can be kept by: "+strings.Join(st.Levels, ", "))
 	}}
-}
-
-func many(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func waiting(n int) string {

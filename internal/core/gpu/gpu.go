@@ -187,9 +187,12 @@ const (
 
 // Query is what a reading is about: parts of the machine, of all its devices or of some.
 type Query struct {
-	What  What
-	Only  []int // indexes of the NVIDIA devices of which more than the identity is read; nil: all. Other vendors' are always read whole
-	Known bool  // the identity of the other devices may be that of an earlier reading
+	What What
+	// Only has the indexes of the NVIDIA devices of which more than the identity is read; nil: all. Other vendors' devices
+	// are always read whole.
+	Only []int
+	// Known: the identity of the other devices may be that of an earlier reading.
+	Known bool
 }
 
 // Wants reports whether more than the identity is read of the device.
@@ -197,9 +200,9 @@ func (q Query) Wants(d *Device) bool {
 	return q.Only == nil || d.Vendor != NVIDIA || slices.Contains(q.Only, d.Index)
 }
 
-// CompletedBy gives the devices that the query of m did not want their earlier readings, with their processes. One that has
-// changed so far that its identity shows it keeps what m has. same is false where the devices are others by now, or in another
-// order.
+// CompletedBy gives the devices that the query of m did not want their earlier readings, with their processes. One that
+// does not answer any more keeps its problem. same is false where the devices are others by now, in another order, or
+// split otherwise.
 func (m Machine) CompletedBy(earlier Machine, query Query) (whole Machine, same bool) {
 	if len(m.Devices) != len(earlier.Devices) || m.Source != earlier.Source {
 		return m, false
@@ -208,19 +211,20 @@ func (m Machine) CompletedBy(earlier Machine, query Query) (whole Machine, same 
 	kept := map[UUID]bool{}
 	for i := range m.Devices {
 		d, old := &m.Devices[i], earlier.Devices[i]
-		if d.UUID != old.UUID || d.Index != old.Index {
+		if d.UUID != old.UUID || d.Index != old.Index || d.Problem == "" && d.UsesMIG() != old.UsesMIG() {
 			return m, false
 		}
 		if query.Wants(d) {
 			if d.Links == nil {
-				d.Links, d.NUMA = old.Links, old.NUMA // they do not change
+				d.Links, d.NUMA = old.Links, old.NUMA
 			}
 			continue
 		}
-		if d.Problem != "" || d.UsesMIG() != old.UsesMIG() {
+		if d.Problem != "" {
 			continue
 		}
-		old.Drained, old.XIDs = d.Drained, d.XIDs // these are not read from the device
+		// These are not read from the device.
+		old.Drained, old.XIDs = d.Drained, d.XIDs
 		*d, kept[old.UUID] = old, true
 	}
 	m.Processes = slices.Clone(m.Processes)

@@ -74,7 +74,8 @@ func (l *Library) Read(caller context.Context, query gpu.Query) (gpu.Machine, er
 }
 
 // gather starts a goroutine for each device and collects the answers until all are done or ctx ends. A device with a
-// goroutine of an earlier reading still in the driver gets no second one, and one whose identity is known none at all where that is enough.
+// goroutine of an earlier reading still in the driver gets no second one. One whose identity is known gets none where that
+// is enough.
 func (l *Library) gather(ctx context.Context, query gpu.Query) []answer {
 	answers := make([]answer, l.count)
 	said := make(chan answer, l.count*(parts+1)) // large enough that no goroutine blocks

@@ -51,7 +51,8 @@ type Stat struct {
 	Start uint64        // clock ticks since boot, whatever the time namespace; PID and Start together identify one process of this boot
 	CPU   time.Duration // used by all its threads so far, in user and kernel mode
 	Exits bool          // it is on its way out: it runs no code of its own any more
-	// Starting: an exec(2) is under way, and the process has no arguments and no environment yet. False where the caller may not know.
+	// Starting: an execve(2) is under way, and the process has no arguments and no environment yet. False where the caller
+	// may not know.
 	Starting bool
 }
 
@@ -251,7 +252,7 @@ func (f FS) InitialPIDNamespace() (bool, error) {
 
 // Environ is the environment with which the process was started. Only the owner of the process and root may read it.
 func (f FS) Environ(pid int) ([]string, error) {
-	pairs, err := f.readStarted(pid, "environ")
+	pairs, err := f.readAfterExec(pid, "environ")
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the environment of process %d: %w", pid, err)
 	}
@@ -260,14 +261,14 @@ func (f FS) Environ(pid int) ([]string, error) {
 
 // Arguments are those with which the process was started, its name first; nil where it has none or they cannot be read.
 func (f FS) Arguments(pid int) []string {
-	words, _ := f.readStarted(pid, "cmdline")
+	words, _ := f.readAfterExec(pid, "cmdline")
 	return words
 }
 
-// readStarted reads a list that execve(2) gives to a process. During that call, which takes longer on a busy machine, a process
-// has neither arguments nor environment; readStarted waits for its end, but not for long.
-func (f FS) readStarted(pid int, file string) ([]string, error) {
-	begun := false // when it was last looked at
+// readAfterExec reads a list that execve(2) gives to a process. During that call, which takes longer on a busy machine, a
+// process has neither arguments nor environment; readAfterExec waits for its end, but not for long.
+func (f FS) readAfterExec(pid int, file string) ([]string, error) {
+	hasBegun := false
 	for pause := time.Millisecond; ; {
 		b, err := f.readSlow(8<<20, strconv.Itoa(pid), file)
 		if err != nil {
@@ -278,13 +279,14 @@ func (f FS) readStarted(pid int, file string) ([]string, error) {
 		}
 		s, err := f.Stat(pid)
 		switch {
-		case err != nil, begun, pause > 2*slow:
+		case err != nil, hasBegun, pause > 2*slow:
 			return nil, nil //nolint:nilerr // it has ended meanwhile, as one that has ended before
 		case s.Starting:
 			time.Sleep(pause)
 			pause *= 2
 		default:
-			begun = true // maybe after the list was read
+			// The call may have ended after the list was read.
+			hasBegun = true
 		}
 	}
 }

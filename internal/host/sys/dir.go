@@ -20,31 +20,34 @@ import (
 type Dir struct{ *os.File }
 
 // OpenAt opens a path below the folder dirFD, of which no part may be a link or a place where something is mounted. It
-// does not wait for the other end of a FIFO.
+// does not wait for the other end of a FIFO. A path with ".." is refused as one that leads out (EXDEV).
 func OpenAt(dirFD int, path string, flags int) (int, error) {
 	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
 	if flags&(unix.O_PATH|unix.O_DIRECTORY) == 0 { // the runtime would ask its poller for a folder that does not block
 		flags |= unix.O_NONBLOCK
 	}
-	how := unix.OpenHow{Flags: uint64(flags), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV} //nolint:gosec // flags are positive
-	fd, err := unix.Openat2(dirFD, path, &how)
-	for again := 0; errors.Is(err, unix.EAGAIN) && again < mostAgain; again++ {
-		fd, err = unix.Openat2(dirFD, path, &how)
+	if goesUp(path) {
+		return -1, unix.EXDEV
 	}
+	fd, err := unix.Openat2(dirFD, path, &unix.OpenHow{ //nolint:gosec // flags are positive
+		Flags: uint64(flags), Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_XDEV,
+	})
 	if !unsupported(err) {
 		return fd, err
 	}
 	return openAtParts(dirFD, path, flags)
 }
 
-// mostAgain is how often a path with ".." is tried again: while something is renamed or mounted anywhere, the kernel cannot tell where
-// that leads (openat2(2), EAGAIN).
-const mostAgain = 1000
+// goesUp reports whether a part of the path is "..". The kernel is not asked about such a path: while anything is renamed
+// or mounted on the machine it cannot tell where that leads (openat2(2), EAGAIN).
+func goesUp(path string) bool {
+	return strings.Contains(path, "..") && slices.Contains(strings.Split(path, "/"), "..")
+}
 
 // openAtParts is OpenAt without openat2. It goes into what is mounted there.
 func openAtParts(dirFD int, path string, flags int) (int, error) {
 	parts := strings.Split(path, "/")
-	if slices.Contains(parts, "..") || slices.Contains(parts, "") {
+	if goesUp(path) || slices.Contains(parts, "") {
 		return -1, unix.EXDEV // as openat2(2) says it
 	}
 	for i, part := range parts[:len(parts)-1] {
