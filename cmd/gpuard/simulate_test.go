@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"gpuard/internal/gate"
+	"gpuard/test/pace"
 )
 
 // jobLines is a trace of many jobs that come within an hour, so that nearly all of them wait. It is never in memory as a whole.
@@ -50,6 +51,7 @@ func TestSimulateManyLines(t *testing.T) {
 		prepared := program(t, stateFolder(t), nil, "simulate", "--gpus", "8", "--policy", c.policy, "--json", "-")
 		cmd := exec.CommandContext(t.Context(), prepared.Path) // ten million take longer than others may
 		cmd.Args, cmd.Env, cmd.Stdin = prepared.Args, prepared.Env, &jobLines{n: c.lines}
+		speed := pace.Start(t)
 		out, most := highest(t, cmd)
 		var got struct {
 			Results []struct {
@@ -64,7 +66,7 @@ func TestSimulateManyLines(t *testing.T) {
 		if limit := 64<<20 + 250*c.lines; most > limit {
 			t.Errorf("%s: %d lines take %d MB, at most %d MB", c.policy, c.lines, most>>20, limit>>20)
 		}
-		if took > time.Duration(c.lines)*c.each {
+		if took > speed.Scale(time.Duration(c.lines)*c.each) {
 			t.Errorf("%s: %d lines take %v of the processors, at most %v each", c.policy, c.lines, took, c.each)
 		}
 	}
@@ -129,13 +131,14 @@ func TestSimulateSpeed(t *testing.T) {
 		t.Skip("the race detector takes time of its own")
 	}
 	trace := filepath.Join(gate.Traces(t), "philly_11cb48.csv.gz")
-	state, most, took := stateFolder(t), 5*time.Second, time.Hour
-	for try := 0; try < 3 && took > most; try++ { // a busy machine has slower processors
+	state, speed := stateFolder(t), pace.Start(t)
+	most, took := 5*time.Second, time.Hour
+	for try := 0; try < 3 && took > most; try++ {
 		cmd := program(t, state, nil, "simulate", "--gpus", "16", "--time-guess", "rough", "--place", "packed", "--json", trace)
 		got := run(t, cmd)
 		same(t, "code", got.code, 0)
 		contains(t, got.out, `"jobs": 16091`)
-		took = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		took, most = cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), speed.Scale(5*time.Second)
 	}
 	if t.Logf("16,091 jobs take %v of the processors", took); took > most {
 		t.Errorf("16,091 jobs take %v of the processors, at most %v", took, most)

@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/core/lint"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/gate"
+	"gpuard/test/pace"
 )
 
 // training lays files of 500 lines of Python, each with words of interest.
@@ -57,9 +58,10 @@ func TestSpeed(t *testing.T) {
 	if raceEnabled {
 		limit *= 5
 	}
-	before, begun := processors(t), time.Now()
+	speed, before, begun := pace.Start(t), processors(t), time.Now()
 	r := look(t, false, root)
 	used, took := processors(t)-before, time.Since(begun)
+	limit = speed.Scale(limit)
 	if r.Files != files || len(r.Findings)+len(r.Problems)+len(r.Skipped) > 0 {
 		t.Fatalf("%+v", r)
 	}

@@ -1,0 +1,92 @@
+// Package pace is for tests that limit the time of the processors that something takes. A processor whose core, caches or
+// host other programs use does less in the same time; such a limit grows as much as a known piece of work then takes
+// longer.
+//
+//	p := pace.Start(t)
+//	... // what is limited
+//	if most := p.Scale(5 * time.Second); took > most { t.Errorf(…) }
+package pace
+
+import (
+	"bytes"
+	"encoding/json"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// usual is what the known work takes of a processor that nothing else uses, on the machine on which the limits were set.
+const usual = rounds * 30 * time.Millisecond
+
+// rounds is how often it is done: a moment says little.
+const rounds = 3
+
+// Pace is how fast the processors were at its beginning.
+type Pace struct {
+	t     testing.TB
+	began time.Duration
+}
+
+// Start does the known work once.
+func Start(t testing.TB) *Pace { return &Pace{t, work(t)} }
+
+// Scale returns a limit for what was done since Start: never less than most.
+func (p *Pace) Scale(most time.Duration) time.Duration {
+	p.t.Helper()
+	slower := max(p.began, work(p.t)).Seconds() / usual.Seconds()
+	if slower <= 1 {
+		return most
+	}
+	p.t.Logf("the processors are %.2f times as slow as usual", slower)
+	return time.Duration(slower * float64(most))
+}
+
+// work is the time of the processor that the known work takes: what Go programs do, with more memory than the nearest
+// caches have.
+func work(t testing.TB) time.Duration {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := threadTime(t)
+	for range rounds {
+		once(t)
+	}
+	return threadTime(t) - began
+}
+
+func once(t testing.TB) {
+	t.Helper()
+	numbers := make([]int, 200_000)
+	x := uint32(1)
+	for i := range numbers {
+		x = x*1664525 + 1013904223
+		numbers[i] = int(x >> 8)
+	}
+	var text bytes.Buffer
+	if err := json.NewEncoder(&text).Encode(numbers[:50_000]); err != nil {
+		t.Fatal(err)
+	}
+	var again []int
+	if err := json.Unmarshal(text.Bytes(), &again); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(numbers)
+	known := make(map[int]int, len(again))
+	for i, n := range again {
+		known[n] = i
+	}
+	runtime.KeepAlive(known)
+}
+
+// threadTime is what the calling thread has used of the processors.
+func threadTime(t testing.TB) time.Duration {
+	t.Helper()
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &now); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(now.Nano())
+}
