@@ -61,7 +61,7 @@ shape: ## sizes, uses between files, shared structs, names and words
 	@$(GO) run ./test/shape $(BEFORE)
 
 docs: ## reference pages made from the code
-	$(GO) test ./internal/ui/cli -run TestDocs -update
+	$(GO) test ./internal/ui/cli ./internal/entry -run TestDocs -update
 
 check: vet lint test race ## before a change is proposed
 	$(MAKE) fuzz FUZZTIME=2000x

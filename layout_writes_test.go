@@ -41,7 +41,7 @@ func allowedByPath() map[string]string {
 		"internal/app/setup dropIns filepath.EvalSymlinks":          "only looks where it leads",
 		"internal/app/setup aliases filepath.EvalSymlinks":          "only looks where it leads",
 		"internal/host/amdgpu chain filepath.EvalSymlinks":          "only looks where it leads",
-		"internal/host/daemonize call os.WriteFile":                 "a file of the kernel's",
+		"internal/host/daemonize Call os.WriteFile":                 "a file of the kernel's",
 		"internal/host/files WithoutLinks filepath.EvalSymlinks":    "only looks where it leads",
 		"internal/host/proc Sight filepath.EvalSymlinks":            "only looks where it leads",
 		"internal/host/proctree kill os.WriteFile":                  "a file of the kernel's",

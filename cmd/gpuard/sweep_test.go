@@ -245,7 +245,7 @@ func TestSweepTimeout(t *testing.T) {
 	script := `[ $1 = 1 ] && exit 0; trap "" TERM; (setsid sleep 1000 & echo $! >>"$2"); sleep 1001 & echo $! >>"$2"; wait; while :; do sleep 1; done`
 	got := run(t, f.sweep("--timeout", "4s", "--grace", "200ms", "--over", "x=1,2", "--", "sh", "-c", script, "sh", "{{.x}}", pids))
 	same(t, "exit", got.code, 1)
-	contains(t, got.out, "1 of 2 runs ok, 1 failed", "SIGKILL, ended after its time was over (--timeout 4s)")
+	contains(t, got.out, "1 of 2 runs ok, 1 failed", "exit 124, ended after its time was over (--timeout 4s)")
 	text, _ := os.ReadFile(pids)
 	words := strings.Fields(string(text))
 	if len(words) != 2 {

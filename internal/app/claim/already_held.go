@@ -24,7 +24,7 @@ type AlreadyHeld struct {
 
 // Error is for a request that the lease does not serve.
 func (h *AlreadyHeld) Error() string {
-	text := fmt.Sprintf("cannot hold for process %d: it already holds lease %s (%s), and something else is asked for", h.Lease.PID, h.Lease.ID, DevicesOf(h.Plan))
+	text := fmt.Sprintf("cannot hold for process %d: it already holds lease %s (%s), and something else is asked for", h.Lease.PID, h.Lease.ID, h.Plan.DeviceNumbers())
 	if h.Lease.Apart {
 		return text + "; give that back first: gpuard release " + h.Lease.ID
 	}
@@ -100,16 +100,6 @@ func planOf(m gpu.Machine, ids []gpu.UUID) job.Plan {
 		plan.Devices = append(plan.Devices, g)
 	}
 	return plan
-}
-
-// DevicesOf is "GPU 0, GPU 3".
-func DevicesOf(plan job.Plan) string {
-	var names []string
-	for _, d := range plan.Devices {
-		name, _, _ := strings.Cut(d.String(), " (")
-		names = append(names, name)
-	}
-	return strings.Join(names, ", ")
 }
 
 // hidden is what the masks hide. A device that a running process is on already is not hidden from it, whatever its

@@ -109,6 +109,9 @@ func Claim(ctx context.Context, host *machine.Host, spec job.Spec, whose Subject
 		_ = folder.Close()
 		return nil, registry.NameLockHolder(host, folder, err)
 	}
+	if d.Held == nil { // fallen back to the CPU
+		_ = folder.Close()
+	}
 	return d, nil
 }
 

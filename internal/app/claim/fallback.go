@@ -25,7 +25,6 @@ func (c *claimer) fallBack(ctx context.Context, refusal *job.Refusal) (*Decision
 			}
 			last = betterRefusal(c.request.spec.Waiting, refusal, again)
 		case "cpu":
-			_ = c.folder.Close()
 			return useCPU(c.host, refusal), nil
 		}
 	}

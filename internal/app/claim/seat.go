@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/visible"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proc"
@@ -59,16 +60,22 @@ func (d *Desk) For(ctx context.Context, host *machine.Host, spec job.Spec) (*Des
 	return other, err
 }
 
+// Spec is what each command is given.
+func (d *Desk) Spec() job.Spec { return d.spec }
+
 // Seat is a lease for one command, together with what the command is to be given.
 type Seat struct {
 	Plan  job.Plan
 	Lease string   // "" for a job without a device
 	Env   []string // of the command
 	Lock  *os.File // for the command too; nil without a lease
+	Said  string   // that it fell back to the CPU, which its owner must see; "" it did not
 
 	desk     *Desk
-	held     *store.Held
+	vars     []visible.Var
+	held     *store.Held // nil without a lease, and when another process has it (Handed)
 	machine  gpu.Machine
+	since    time.Time // of the lease
 	pidfd    *os.File
 	done     chan struct{} // closed when the lease is over; nil if no process measures
 	measured chan struct{}
@@ -82,6 +89,10 @@ func (d *Desk) TryNow(ctx context.Context, command string) (*Seat, error) {
 			if err == nil {
 				return c.request.decision(held, c.folder), nil
 			}
+			var refusal *job.Refusal
+			if errors.As(err, &refusal) && refusal.Never {
+				return c.fallBack(ctx, refusal)
+			}
 			if !errors.Is(err, errStale) {
 				return nil, err
 			}
@@ -93,12 +104,15 @@ func (d *Desk) TryNow(ctx context.Context, command string) (*Seat, error) {
 	})
 }
 
-// Wait leases as gpuard run does: it queues until a device is free, or ctx ends. queued is called when it is in the line.
+// Wait leases as gpuard run does: it falls back, or queues until a device is free, or ctx ends. queued is called when it is in the line.
 func (d *Desk) Wait(ctx context.Context, command string, queued func()) (*Seat, error) {
 	return d.takeSeat(ctx, command, func(c *claimer) (*Decision, error) {
 		got, err := c.claimNow(ctx)
 		var refusal *job.Refusal
-		if !errors.As(err, &refusal) || refusal.Never {
+		if errors.As(err, &refusal) {
+			got, err = c.fallBack(ctx, refusal)
+		}
+		if !errors.As(err, &refusal) || refusal.Never || !c.request.spec.Waiting.Waits() {
 			return got, err
 		}
 		w := &waiting{claimer: c, began: time.Now(), awake: make(chan struct{}, 1), refusal: refusal, exits: map[blocking]<-chan struct{}{}, queued: queued}
@@ -110,22 +124,38 @@ func (d *Desk) Wait(ctx context.Context, command string, queued func()) (*Seat, 
 // takeSeat asks, and gets everything ready for the command.
 func (d *Desk) takeSeat(ctx context.Context, command string, claim func(*claimer) (*Decision, error)) (*Seat, error) {
 	if d.spec.CPU {
-		return &Seat{desk: d, Env: WithoutDevices(d.host, d.spec)}, nil
+		return d.cpuSeat(""), nil
 	}
+	said := ""
+	host := *d.host
+	host.Loud = func(text string) { said = text }
 	q, err := d.newRequest(ctx, Subject{PID: os.Getpid(), Start: d.self.Start, Command: command})
+	if refusal := unavailable(d.spec, err); refusal != nil {
+		useCPU(&host, refusal)
+		return d.cpuSeat(said), nil
+	}
 	if err != nil {
 		return nil, err
 	}
-	got, err := claim(&claimer{host: d.host, request: q, folder: d.folder, boot: d.boot})
+	got, err := claim(&claimer{host: &host, request: q, folder: d.folder, boot: d.boot})
 	if err != nil {
 		return nil, registry.NameLockHolder(d.host, d.folder, err)
+	}
+	if got.Held == nil {
+		return d.cpuSeat(said), nil
 	}
 	got.Unwatch()
 	vars, err := Variables(ctx, d.host, d.spec, got)
 	if err != nil {
 		return nil, err
 	}
-	return &Seat{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: d.host.Unmasked().With(vars), Lock: got.Held.Lock, desk: d, held: got.Held, machine: got.Machine}, nil
+	return &Seat{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: d.host.Unmasked().With(vars), Lock: got.Held.Lock, desk: d, vars: vars, held: got.Held, machine: got.Machine, since: got.Held.Lease.Since}, nil
+}
+
+// cpuSeat is the seat of a job without a device; said is why it fell back to that, "" where it asked for it.
+func (d *Desk) cpuSeat(said string) *Seat {
+	vars := withoutDevices(d.host, d.spec)
+	return &Seat{desk: d, vars: vars, Env: d.host.Unmasked().With(vars), Said: said}
 }
 
 // newRequest reads the machine; the first time it also finds the folder.
@@ -242,13 +272,13 @@ func Portion(ctx context.Context, host *machine.Host, spec job.Spec, n int) (gpu
 
 // Fault is what was wrong with the machine while the command ran, "" when nothing says that anything was.
 func (s *Seat) Fault(ctx context.Context) string {
-	if s.held == nil || !s.desk.host.Hardware() {
+	if s.Lease == "" || !s.desk.host.Hardware() {
 		return ""
 	}
 	after, err := s.desk.host.Read(ctx, gpu.Identity|gpu.Load|gpu.Health)
 	if err != nil {
 		return "the GPUs cannot be read any more: " + err.Error()
 	}
-	fault, _ := health.Blame(s.machine, after, s.Plan.UUIDs(), s.held.Lease.Since, time.Now())
+	fault, _ := health.Blame(s.machine, after, s.Plan.UUIDs(), s.since, time.Now())
 	return fault
 }

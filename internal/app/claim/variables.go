@@ -17,7 +17,11 @@ import (
 
 // WithoutDevices is the environment of a job that gets no device: every vendor's variable says none.
 func WithoutDevices(host *machine.Host, spec job.Spec) []string {
-	return host.Unmasked().With(visible.ForJob(host.Env, "", job.Plan{}, spec.IDs, gpu.Machine{}))
+	return host.Unmasked().With(withoutDevices(host, spec))
+}
+
+func withoutDevices(host *machine.Host, spec job.Spec) []visible.Var {
+	return visible.ForJob(host.Env, "", job.Plan{}, spec.IDs, gpu.Machine{})
 }
 
 // Variables are all variables of a job whose lease is held. On an error the lease is freed.

@@ -178,7 +178,7 @@ func (x *experiment) prepare(ctx context.Context) (err error) {
 
 // conduct runs all turns.
 func (x *experiment) conduct(ctx context.Context) error {
-	x.tree = proctree.Adopt(x.crew.awaits, machine.OwnHelper) // after the shares are settled: what measures them must not be adopted
+	x.tree = proctree.Adopt(x.crew.awaits, machine.OwnHelper, nil) // after the shares are settled: what measures them must not be adopted
 	defer func() {
 		x.tree.Leave()
 		_ = x.null.Close()

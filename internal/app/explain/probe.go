@@ -36,9 +36,6 @@ type probedGPU struct {
 	MIG     []string `json:"mig"`               // "MIG-… 1/0": UUID, GPU instance and compute instance; never nil
 }
 
-// Probing reports whether this process was started to ask the driver; Serve is then all that it does.
-func Probing() bool { return len(os.Args) > 1 && os.Args[1] == libcuda.Flag }
-
 // Serve asks the CUDA driver in this very process and prints the answer for the process that waits for it.
 func Serve() error { return libcuda.Serve(os.Stdout) }
 

@@ -141,6 +141,3 @@ func contained(folder *store.Folder, lease job.Lease, watch string, touch time.D
 	})
 	return lease
 }
-
-// Is reports whether this process was started as one.
-func Is() bool { return len(os.Args) > 1 && os.Args[1] == launch.HolderFlag }

@@ -43,7 +43,7 @@ func Hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int) (*Hol
 // Announce says in one line what was given, as for a launch.
 func (h *Holding) Announce() string {
 	if h.Already {
-		return fmt.Sprintf("process %d already holds lease %s (%s)", h.PID, h.Lease, claim.DevicesOf(h.Plan))
+		return fmt.Sprintf("process %d already holds lease %s (%s)", h.PID, h.Lease, h.DeviceNumbers())
 	}
 	return claim.Announce(h.Plan, h.Lease)
 }

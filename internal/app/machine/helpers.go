@@ -2,6 +2,7 @@ package machine
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gpuard/internal/host/proc"
@@ -14,8 +15,11 @@ const (
 	RankFlag  = "__rank"
 )
 
+// KeeperFlag is the first argument of a process that looks after a job of a queue or a sweep.
+const KeeperFlag = "__keep"
+
 // OwnHelper reports whether gpuard started the process for a command (a holder, for example), or whether it is a daemon
-// of NVIDIA's Multi-Process Service. Ranks are part of the command, not helpers.
+// of NVIDIA's Multi-Process Service. Ranks and keepers are parts of a job, not helpers.
 func OwnHelper(pid int) bool {
 	words := proc.New("/proc").Arguments(pid)
 	switch {
@@ -24,5 +28,5 @@ func OwnHelper(pid int) bool {
 	case len(words) < 2 || words[0] != "gpuard":
 		return false
 	}
-	return strings.HasPrefix(words[1], "__") && words[1] != RanksFlag && words[1] != RankFlag
+	return strings.HasPrefix(words[1], "__") && !slices.Contains([]string{RanksFlag, RankFlag, KeeperFlag}, words[1])
 }

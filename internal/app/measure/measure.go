@@ -26,9 +26,6 @@ const (
 	measuredGrace = 3 * time.Second
 )
 
-// Measuring reports whether this process was started to measure a shared lease; Measure is then all that it does.
-func Measuring(host *machine.Host) bool { return len(os.Args) > 1 && os.Args[1] == quotawatch.Flag }
-
 // measuring is the life of such a process.
 type measuring struct {
 	host    *machine.Host

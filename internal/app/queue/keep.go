@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/machine"
+	apprun "gpuard/internal/app/run"
 	"gpuard/internal/app/runs"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -105,6 +106,7 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 		return nil, err
 	}
 	d := &desks{host: host, dir: dir, first: map[string]*claim.Desk{}}
+	w.Mark = func(run int) string { return mark + "=" + filepath.Join(dir, w.State.Folder(run)) }
 	w.Prepare = func(run int) (runs.Start, error) { return prepare(d, w, run) }
 	w.Ended = func(run int) error { return notify(dir, w.Journal, w.State, run) }
 	w.Keep = func() error { return (&Queue{Dir: dir, host: host}).Serve() }
@@ -124,7 +126,7 @@ func prepare(d *desks, w *runs.Work, run int) (start runs.Start, err error) {
 	if info, err := os.Stat(j.Folder); err != nil || !info.IsDir() {
 		return start, fmt.Errorf("its folder %s is gone", j.Folder)
 	}
-	if _, err := os.Stat(j.Path); err != nil {
+	if _, err := os.Stat(j.Path); err != nil && !j.Spec.StartsTorchrun() {
 		return start, fmt.Errorf("its program %s is gone", j.Path)
 	}
 	folder := filepath.Join(dir, w.State.Folder(run))
@@ -142,9 +144,13 @@ func prepare(d *desks, w *runs.Work, run int) (start runs.Start, err error) {
 		return start, err
 	}
 	j.Spec.Time, j.Spec.Nice, j.Spec.Asked = w.State.Estimate(run), w.State.Runs[run].Nice, w.State.Runs[run].Submitted
+	if j.Spec.Grace == 0 && j.Care == nil {
+		j.Spec.Grace = grace
+	}
+	log := (&Queue{Dir: dir}).logPath(run, j)
 	return runs.Start{Desk: func(ctx context.Context) (*claim.Desk, error) { return d.of(ctx, j) }, Path: j.Path, Argv: j.Command, Name: w.State.Runs[run].Name,
-		Folder: j.Folder, Env: env,
-		Limits: limits, Log: (&Queue{Dir: dir}).logPath(run, j), Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
+		Folder: j.Folder, Env: env, Task: apprun.TaskOf(j.Spec, j.Care, j.Oversight, log),
+		Limits: limits, Log: log, Timeout: j.Spec.Timeout, CPU: j.Spec.CPU, Umask: j.Umask}, nil
 }
 
 // desks are where the jobs of a runner get their leases. The lock of a folder of leases is that of the whole process
@@ -162,7 +168,7 @@ func (d *desks) of(ctx context.Context, j Job) (*claim.Desk, error) {
 	if own.Env, err = environment(filepath.Join(d.dir, envFolder), j.Env); err != nil {
 		return nil, err
 	}
-	j.Spec.Grace, own.PrivateState, own.Machine = grace, j.Private, j.Machine
+	own.PrivateState, own.Machine, j.Spec.Waiting.Fallback = j.Private, j.Machine, j.Fallback
 	var m gpu.Machine
 	if j.Machine != "" {
 		if m, err = own.Read(ctx, gpu.Identity); err != nil {

@@ -199,7 +199,7 @@ func (q *Queue) entry(state *record.State, run int, where State, j Job) Entry {
 	}
 	switch {
 	case where == Running:
-		e.PID = born.PID
+		e.PID = cmp.Or(born.Command, born.PID)
 	case where == Lost:
 		e.Why = "its end was not seen: the machine, or both processes of the queue, went down while it ran"
 	case last.Kind == record.End:

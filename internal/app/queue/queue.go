@@ -19,6 +19,7 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
+	apprun "gpuard/internal/app/run"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/visible"
@@ -43,6 +44,10 @@ type Job struct {
 	Note    string   `json:"note,omitempty"`   // for people
 	Private bool     `json:"private_state,omitempty"`
 	Machine string   `json:"machine,omitempty"` // --machine; "" for the hardware
+
+	Fallback  []string          `json:"fallback,omitempty"` // what is tried in place of waiting: job.Waiting
+	Care      *job.Care         `json:"care,omitempty"`     // how it is looked after; nil, with Oversight: it is only started, and ended
+	Oversight *apprun.Oversight `json:"oversight,omitempty"`
 }
 
 // Queue is the folder of a user's jobs.

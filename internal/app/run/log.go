@@ -18,12 +18,12 @@ func CheckLog(host *machine.Host, path string) (io.Closer, error) { return logfi
 // the run.
 func (l *Launch) Log(text string) {
 	if l.log != nil {
-		_ = l.log.Note(logLine(text))
+		_ = l.log.Note(LogLine(text))
 	}
 }
 
-// logLine is a line of gpuard's own among those of the command.
-func logLine(text string) string {
+// LogLine is a line of gpuard's own among those of the command.
+func LogLine(text string) string {
 	return "# gpuard: " + time.Now().Format(time.RFC3339) + ": " + text
 }
 
@@ -34,6 +34,6 @@ func commandLine(argv []string) string { return prose.Clean(shellquote.Words(she
 // logged writes what was said in another way.
 func (s *supervision) logged(text string) {
 	if s.log != nil {
-		_ = s.log.Note(logLine(text))
+		_ = s.log.Note(LogLine(text))
 	}
 }

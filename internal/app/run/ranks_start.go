@@ -20,13 +20,7 @@ import (
 	"gpuard/internal/host/proctree"
 )
 
-// OfRanks reports whether this process was started to start ranks, or to become one; StartRanks is then all that it
-// does.
-func OfRanks(host *machine.Host) bool {
-	return len(os.Args) > 1 && (os.Args[1] == machine.RanksFlag || os.Args[1] == machine.RankFlag)
-}
-
-// StartRanks is the life of such a process. It returns only where something could not be started. args are the flag and
+// StartRanks is the life of a process that starts ranks, or becomes one. It returns only where something could not be started. args are the flag and
 // the command.
 func StartRanks(host *machine.Host, args []string) error {
 	text, _ := host.Env.Lookup(ranks.Variable)
@@ -86,7 +80,7 @@ func lead(host *machine.Host, crew ranks.Crew, command []string) error {
 	}
 	port.Inherit(crew.FD, false)
 	c := launch.Command{Path: path, Argv: command}.Gather(len(crew.Members))
-	family := proctree.Adopt(c.Needs, c.Needs) // asked for its members when no rank is left
+	family := proctree.Adopt(c.Needs, c.Needs, nil) // asked for its members when no rank is left
 	for i, m := range crew.Members {
 		cpus, _ := ranks.ParseCPUs(m.CPUs)
 		err := affinity.Around(cpus, m.Node, func() error { return c.Start(i, host.Env.With(crew.Env(i))) })

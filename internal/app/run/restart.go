@@ -54,12 +54,12 @@ func (s *supervision) loudly(text string) {
 
 // again starts a command that failed once more, where that is wanted. It returns nil when not.
 func (s *supervision) again(ctx context.Context, l *Launch, child *launch.Child) *Launch {
-	if s.care.Restart != job.NoRestart || s.service.ended != nil {
+	drifts := slices.Contains(s.care.Drift, "sick")
+	if s.care.Restart != job.NoRestart || s.service.ended != nil && !drifts {
 		return s.forever(ctx, l, child)
 	}
 	code, signal, ran, _ := child.Outcome()
-	drifts := slices.Contains(s.care.Drift, "sick")
-	if s.done.TimedOut || code == 0 && signal == "" || s.care.Retries == 0 && !drifts {
+	if s.done.Asked || s.done.TimedOut || code == 0 && signal == "" || s.care.Retries == 0 && !drifts {
 		return nil
 	}
 	if by := endSignal(child); by != "" {
@@ -82,7 +82,10 @@ func (s *supervision) again(ctx context.Context, l *Launch, child *launch.Child)
 		s.host.Say(fmt.Sprintf("the command ended (%s): starting it again in %.1f s, %s", ending, pause.Seconds(), count))
 	case fault != "" && drifts && s.sick == 0:
 		s.sick++
-		s.host.Say(fmt.Sprintf("the command ended (%s), and %s: starting it again elsewhere", ending, fault))
+		text := fmt.Sprintf("the command ended (%s), and %s: starting it again elsewhere", ending, fault)
+		if s.host.Say(text); s.service.ended != nil {
+			s.service.ended(s.done, text)
+		}
 	case fault != "" || s.restarts >= s.care.Retries:
 		return nil
 	default:
@@ -179,7 +182,7 @@ func (s *supervision) anew(ctx context.Context, broken []gpu.UUID) *Launch {
 // reason to give up a command that is to be started again.
 func (s *supervision) prepareUnlocked(ctx context.Context, spec job.Spec) (*Launch, error) {
 	for told := false; ; told = true {
-		next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting, isRestart: true}, spec)
+		next, err := prepare(ctx, &Launch{host: s.host, meeting: s.meeting, isRestart: true, task: s.task}, spec)
 		var locked *store.LockedError
 		if !errors.As(err, &locked) {
 			return next, err

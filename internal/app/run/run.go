@@ -20,6 +20,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/ranks"
 	"gpuard/internal/host/launch"
+	"gpuard/internal/host/limits"
 	"gpuard/internal/host/logfile"
 	"gpuard/internal/host/port"
 	"gpuard/internal/host/store"
@@ -46,6 +47,7 @@ type Launch struct {
 	passedOn  bool       // the command needs no lease of its own
 	parent    int        // the parent of gpuard: while it lives it may start the command again (--keep-while)
 	isRestart bool       // gpuard starts the command once more, and stays beside it
+	task      *Task      // that this process keeps; nil: gpuard was called by a user
 }
 
 // Prepare finds the program and leases. On an error (*job.Refusal, *job.Late, a program that is not found, a state
@@ -88,6 +90,10 @@ func (l *Launch) find(ctx context.Context) (err error) {
 	if l.spec.Ranks != nil && l.spec.Ranks.Torchrun {
 		l.path, l.argv, err = torchrun(ctx, l.host)
 		return err
+	}
+	if l.task != nil {
+		l.path = l.task.Path
+		return nil
 	}
 	l.path, err = launch.Find(l.argv[0])
 	return err
@@ -195,6 +201,9 @@ func (l *Launch) runAsChild() error {
 // without a limit.
 func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, error) {
 	c.Path, c.Argv, c.Env, c.Before = l.path, l.argv, l.env, l.open
+	if l.task != nil && l.task.Limits != "" {
+		c.Path, c.Argv = limits.Command(l.task.Limits, c.Path, c.Argv)
+	}
 	l.keepPort(true)
 	defer l.keepPort(false)
 	if l.claimed == nil {

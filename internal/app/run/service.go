@@ -33,4 +33,4 @@ type Unfit struct {
 }
 
 // Note writes a line of gpuard's own into a log.
-func Note(host *machine.Host, path, text string) error { return logfile.Note(path, logLine(text)) }
+func Note(host *machine.Host, path, text string) error { return logfile.Note(path, LogLine(text)) }

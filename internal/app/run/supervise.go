@@ -38,6 +38,7 @@ type supervision struct {
 	service keeping
 	doomed  Unfit // why the command that runs was ended, where keeping.unfit said so
 
+	task     *Task       // that this process keeps; nil: a run
 	meeting  *port.Kept  // of the ranks of the command
 	heard    []gpu.Event // errors of the driver that were said
 	restarts int
@@ -55,15 +56,15 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 		said(text)
 		l.Log(text)
 	})
-	s := &supervision{done: job.Result{Streak: care.Streak}, host: l.host, care: care, spec: l.spec, meeting: l.meeting, told: told, left: l.spec.Timeout, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
+	s := &supervision{done: job.Result{Streak: care.Streak}, host: l.host, care: care, spec: l.spec, task: l.task, meeting: l.meeting, told: told, left: l.spec.Timeout, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
 	if care.Log != "" {
-		if s.log, err = logfile.Start(care.Log, int64(care.LogLimit), s.service.ended == nil); err != nil {
+		if s.log, err = logfile.Start(care.Log, int64(care.LogLimit), s.service.ended == nil && l.task == nil); err != nil {
 			l.release()
 			return nil, nil, err
 		}
 		l.log = s.log
 	}
-	s.tree = proctree.Adopt(s.awaits, s.spares)
+	s.tree = proctree.Adopt(s.awaits, s.spares, nil)
 	child, err := s.run(ctx, l)
 	s.tree.Leave()
 	if s.log != nil {
@@ -90,6 +91,9 @@ func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error)
 		}
 		next := s.awaitCommand(ctx, l, child)
 		s.count(l, child)
+		if s.task != nil {
+			s.task.notes.Ended(s.endNote())
+		}
 		if next == nil {
 			next = s.again(ctx, l, child)
 		}
@@ -108,20 +112,24 @@ func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error)
 		if next == nil {
 			return child, nil
 		}
-		next.open, next.oversight = l.open, l.oversight
+		next.open, next.oversight, next.log, next.keeping = l.open, l.oversight, l.log, l.keeping
 		l = next
 	}
 }
 
 // start starts the command once.
 func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, error) {
-	l.env = visible.Env(l.env).Restarted(s.done.Starts, s.why)
+	before := s.done.Starts
+	if l.task != nil {
+		before += l.task.Before
+	}
+	l.env = visible.Env(l.env).Restarted(before, s.why)
 	s.done.Lease, s.done.Devices = l.Lease, l.Plan.Devices
 	err := cmp.Or(ctx.Err(), s.holdReference(l))
-	c := launch.Command{Group: s.tree.Group(), Along: s.service.along}
+	c := launch.Command{Group: s.tree.Group(), Along: s.service.along, Apart: l.task != nil}
 	if s.log != nil && err == nil { // before anything is said of a start: a log that cannot be written refuses the first one
 		c.Out, c.Err = s.log.Out, s.log.Err
-		if err = s.log.Note(logLine(l.Announce() + ": " + commandLine(l.spec.Command))); err != nil && s.done.Starts > 0 {
+		if err = s.log.Note(LogLine(l.Announce() + ": " + commandLine(l.spec.Command))); err != nil && s.done.Starts > 0 {
 			s.host.Say(err.Error())
 			err = nil
 		}
@@ -290,6 +298,14 @@ func (s *supervision) count(l *Launch, child *launch.Child) {
 		s.done.Peak = bytesOf(peak)
 	}
 	child.Rest()
+}
+
+// endNote is how the command ended, for who may have to know it without this process.
+func (s *supervision) endNote() (code int, signal string, timedOut bool, problem string) {
+	if s.done.TimedOut {
+		return exit.TimedOut, "", true, fmt.Sprintf("ended after its time was over (--timeout %s)", s.spec.Timeout)
+	}
+	return s.done.Code, s.done.Signal, false, ""
 }
 
 // spares reports processes below gpuard that are not part of the command: holders and other helpers, which end by

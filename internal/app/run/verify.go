@@ -1,13 +1,12 @@
 package run
 
 import (
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"gpuard/internal/app/exit"
-	"gpuard/internal/app/machine"
-	"gpuard/internal/app/verify"
 	"gpuard/internal/host/launch"
 )
 
@@ -31,14 +30,15 @@ func (l *Launch) verifier(pid int) error {
 	for _, id := range l.claimed.Held.Lease.Devices {
 		leased = append(leased, string(id))
 	}
-	return launch.StartVerifier(pid, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
+	out := os.Stderr
+	if l.log != nil && (l.task != nil || l.keeping.ended != nil) { // what its owner reads is the log
+		out = l.log.Err
+	}
+	return launch.StartVerifier(pid, out, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
 }
 
-// Overseeable says why a run cannot be verified here.
-func Overseeable(host *machine.Host) error {
-	if err := verify.Verifiable(host); err != nil {
-		return err
-	}
+// CanOversee says why the command that this process becomes cannot be verified.
+func CanOversee() error {
 	if !launch.CanHold() {
 		return exit.Usagef("cannot verify here: this process adopts orphans (PID 1 of a container, or a subreaper), and a verifier would become the command's child; leave --verify out, and ask from another shell: gpuard verify")
 	}

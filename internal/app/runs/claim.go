@@ -45,6 +45,14 @@ func (r *runner) one(ctx context.Context, run int) error {
 	}
 	seat, err := desk.TryNow(ctx, command)
 	var refusal *job.Refusal
+	if err == nil && seat.Said != "" { // it goes to the CPU, and may have to wait there
+		r.attended.Go(func() {
+			if err := r.seated(ctx, run, what, seat, nil); err != nil {
+				r.fail(err)
+			}
+		})
+		return nil
+	}
 	if err == nil || !errors.As(err, &refusal) || refusal.Never {
 		return r.meanwhile(ctx, run, what, seat, err)
 	}
@@ -214,6 +222,13 @@ func (r *runner) seated(ctx context.Context, run int, what Start, seat *claim.Se
 	}
 	if err != nil {
 		return r.refused(ctx, run, err)
+	}
+	if seat.Said != "" && !what.CPU {
+		select {
+		case r.cpus <- struct{}{}:
+			what.CPU = true
+		case <-ctx.Done():
+		}
 	}
 	if r.work.Keep == nil && batch.HungUp(lifeFD) { // without delay: the goroutine that reads it may run later
 		r.cancel()

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"gpuard/internal/core/status"
 
 	core "gpuard/internal/core/runs"
-	"gpuard/internal/host/batch"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/journal"
 	"gpuard/internal/host/proctree"
@@ -95,9 +93,9 @@ type conductor struct {
 	heard   os.Signal   // that ends the sweep
 	stopped atomic.Bool // what is left of a runner was asked to end
 	failure error
-	strays  chan core.Event // ends of runs that no runner waits for
-	left    []stray         // those runs
-	fruit   int             // runners in a row that ended without having done anything
+	strays  chan strayEnd // ends of runs that no runner waits for
+	left    []stray       // those runs
+	fruit   int           // runners in a row that ended without having done anything
 }
 
 // patience is how many of those there may be.
@@ -106,9 +104,9 @@ const patience = 3
 // Conduct runs what is to be done. show is called at each change, and every now and then. heard is the signal that ended
 // it; nil none.
 func (f *Folder) Conduct(ctx context.Context, show func(Progress)) (heard os.Signal, err error) {
-	c := &conductor{Folder: f, show: show, now: Progress{Began: time.Now(), Count: f.State.Count, Before: f.State.Count.Done()}}
+	c := &conductor{Folder: f, show: show, strays: make(chan strayEnd), now: Progress{Began: time.Now(), Count: f.State.Count, Before: f.State.Count.Done()}}
 	all := func(int) bool { return true } // all children are reaped below
-	c.tree, c.caught = proctree.Adopt(all, machine.OwnHelper), interrupt.Catch()
+	c.tree, c.caught = proctree.Adopt(all, machine.OwnHelper, isKeeper), interrupt.Catch()
 	err = c.recover()
 	for err == nil && c.heard == nil && c.failure == nil && (f.State.Startable() || f.Queue && len(c.left) > 0) {
 		if f.State.Startable() {
@@ -179,14 +177,9 @@ func (c *conductor) watch(received <-chan message, ended <-chan struct{}, stop f
 		}
 		select {
 		case e := <-c.strays:
-			if err := c.settle([]core.Event{e}); err != nil {
+			if err := c.strayEnded(e, func(over core.Event) error { return c.settle([]core.Event{over}) }); err != nil {
 				return err
 			}
-			i := slices.IndexFunc(c.left, func(s stray) bool { return s.run == e.Run })
-			if born := c.left[i]; born.pid > 0 {
-				batch.Bury(born.pid) // a child of this process, if its runner was
-			}
-			c.left = slices.Delete(c.left, i, i+1)
 		case m, open := <-received:
 			if !open {
 				received = nil
@@ -258,7 +251,7 @@ func (c *conductor) progress() error {
 	c.show(c.now)
 	for _, s := range c.left { // the runner does not know them
 		if c.Queue && s.pid > 0 && !c.State.Wanted(s.run) && c.Host.Proc.Alive(s.pid, s.start) {
-			batch.End(s.pid, "SIGTERM", map[int]uint64{})
+			endRun(s.pid, s.start, s.kept, "SIGTERM", map[int]uint64{})
 		}
 	}
 	return err

@@ -31,17 +31,24 @@ func (c *conductor) inherit(runner int) error {
 	children := c.settled(runner)
 	for _, run := range open {
 		born := c.State.Runs[run].Born()
-		e := core.Event{Kind: core.Start, Run: run, At: time.Now(), Boot: born.Boot}
+		e := core.Event{Kind: core.Start, Run: run, At: time.Now(), Boot: born.Boot, Kept: born.Kept, Grace: born.Grace}
+		running := c.State.Runs[run].Phase == core.Running
 		i := slices.IndexFunc(children, func(p sys.Process) bool {
-			if c.State.Runs[run].Phase == core.Running {
+			if running {
 				return p.PID == born.PID
 			}
 			return c.newborn(run, p)
 		})
+		command, goesOn := sys.Process{}, false
+		if running && i < 0 && born.Kept { // it was killed, and the runner has buried it
+			command, goesOn = commandOf(born, c.Mark+"="+c.Path(run))
+		}
 		switch {
+		case goesOn:
+			e = core.Event{Kind: core.Moved, Run: run, At: e.At, PID: command.PID, Ticks: command.Start, Lease: born.Lease, Devices: born.Devices}
 		case i < 0:
 			e.Kind = core.Gone
-		case c.State.Runs[run].Phase == core.Running:
+		case running:
 			continue
 		default:
 			e.PID, e.Ticks = children[i].PID, children[i].Start
@@ -66,26 +73,11 @@ func (c *conductor) isLeft(run int) bool {
 
 // leaveTo has the ends of these children come as those of strays.
 func (c *conductor) leaveTo(open []int) {
-	strays := make(chan core.Event, len(open)+len(c.left))
-	if c.strays != nil { // those of before
-		go func(before <-chan core.Event, n int) {
-			for range n {
-				strays <- <-before
-			}
-		}(c.strays, len(c.left))
-	}
-	c.strays = strays
 	for _, run := range open {
 		born := c.State.Runs[run].Born()
-		c.left = append(c.left, stray{run, born.PID, born.Ticks})
-		go func() {
-			e, err := batch.Await(born.PID)
-			event := core.Event{Kind: core.End, Run: run, Exit: e.Code, Signal: e.Signal, Seconds: time.Since(born.At).Seconds(), Lease: born.Lease, Devices: born.Devices}
-			if err != nil {
-				event.Exit, event.Problem = -1, err.Error()
-			}
-			strays <- event
-		}()
+		one := stray{run: run, pid: born.PID, start: born.Ticks, kept: born.Kept, child: true}
+		c.left = append(c.left, one)
+		c.await(one)
 	}
 }
 
@@ -123,43 +115,24 @@ func (c *conductor) settled(runner int) (children []sys.Process) {
 	}
 }
 
-// end is how a run ended.
-type end struct {
-	run, pid int
-	batch.Ended
-	err error
-}
-
 // seeOff waits for runs that are our children.
 func (c *conductor) seeOff(runs []int) error {
-	ended := make(chan end)
-	for _, run := range runs {
-		pid := c.State.Runs[run].Born().PID
-		go func() {
-			e, err := batch.Await(pid)
-			awaitKill(c.Host.Env, e)
-			ended <- end{run, pid, e, err}
-		}()
-	}
+	c.leaveTo(runs)
 	if c.heard != nil {
 		c.stopAll()
 	}
 	tick := time.NewTicker(look)
 	defer tick.Stop()
-	for left := len(runs); left > 0; {
+	for slices.ContainsFunc(c.left, func(s stray) bool { return s.child }) { // those of before are not ours to end
 		select {
-		case e := <-ended:
-			left--
-			born := c.State.Runs[e.run].Born()
-			event := core.Event{Kind: core.End, Run: e.run, At: time.Now(), Exit: e.Code, Signal: e.Signal, Stopped: c.now.Stopped,
-				Seconds: time.Since(born.At).Seconds(), Lease: born.Lease, Devices: born.Devices}
-			if e.err != nil {
-				event.Exit, event.Problem = -1, e.err.Error()
-			}
-			if err := c.Add(event); err != nil {
+		case e := <-c.strays:
+			err := c.strayEnded(e, func(over core.Event) error {
+				over.At = time.Now()
+				return c.Add(over)
+			})
+			if err != nil {
 				return err
 			}
-			batch.Bury(e.pid)
 		case sig := <-c.caught.Signals:
 			c.signal(sig, c.stopAll)
 		case <-tick.C:
@@ -178,8 +151,12 @@ func (c *conductor) stopAll() {
 		return
 	}
 	c.tree.Signal("SIGTERM")
+	grace := c.Grace
+	for _, run := range c.State.In(core.Running) {
+		grace = max(grace, c.State.Runs[run].Born().Grace)
+	}
 	go func() {
-		time.Sleep(c.Grace)
+		time.Sleep(grace)
 		_ = c.tree.Kill(job.Dying)
 	}()
 }

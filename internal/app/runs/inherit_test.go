@@ -28,7 +28,7 @@ func left(t *testing.T) *conductor {
 	}
 	t.Cleanup(func() { _ = j.Close() })
 	f := &Folder{Dir: dir, Mark: "GPUARD_SWEEP_DIR", Host: &machine.Host{Proc: proc.New("/proc"), Messages: machine.Messages{Say: func(string) {}}}, Journal: j, State: core.NewState(3, core.Retry{})}
-	return &conductor{Folder: f, show: func(Progress) {}, caught: &interrupt.Caught{}}
+	return &conductor{Folder: f, strays: make(chan strayEnd), show: func(Progress) {}, caught: &interrupt.Caught{}}
 }
 
 // child is a process in a session of its own, which ends with 3 when stdin does; it is that of run number of.
@@ -130,7 +130,7 @@ func TestSurvivorIsBeingExecuted(t *testing.T) {
 	}
 	c.happened(t, core.Event{Kind: core.Begin, Run: 1, Ticks: stat.Start})
 	_ = in.Close()
-	if pid, _ := c.survivor(1, core.Event{Ticks: stat.Start}); pid != cmd.Process.Pid {
+	if pid, _, _ := c.survivor(1, core.Event{Ticks: stat.Start}); pid != cmd.Process.Pid {
 		t.Errorf("the process of the run is %d, not %d", pid, cmd.Process.Pid)
 	}
 }

@@ -2,6 +2,7 @@ package runs
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -22,26 +23,17 @@ func (c *conductor) recover() error {
 		return err
 	}
 	alive := 0
-	c.strays = make(chan core.Event, len(open))
 	for _, run := range open {
 		born := c.State.Runs[run].Born()
-		gone := core.Event{Kind: core.Gone, Run: run}
-		pid, start := c.survivor(run, born)
-		c.left = append(c.left, stray{run, pid, start})
-		if born.Boot != boot || pid == 0 {
-			c.strays <- gone
-			continue
+		one := stray{run: run}
+		if born.Boot == boot {
+			one.pid, one.start, one.kept = c.survivor(run, born)
 		}
-		if c.Host.Proc.Alive(pid, start) {
+		c.left = append(c.left, one)
+		if c.Host.Proc.Alive(one.pid, one.start) {
 			alive++
 		}
-		go func() {
-			if how, known := batch.AwaitOther(pid, start); known {
-				c.strays <- core.Event{Kind: core.End, Run: run, Exit: how.Code, Signal: how.Signal, Seconds: time.Since(born.At).Seconds(), Lease: born.Lease, Devices: born.Devices}
-			} else {
-				c.strays <- gone
-			}
-		}()
+		c.await(one)
 	}
 	if c.Queue {
 		return nil
@@ -50,24 +42,94 @@ func (c *conductor) recover() error {
 		c.Host.Say(fmt.Sprintf("runs of before go on (%d): waiting for them", alive))
 	}
 	var ended []core.Event
-	for len(c.left) > len(ended) {
+	for len(c.left) > 0 {
 		select {
 		case e := <-c.strays:
-			ended = append(ended, e)
+			err := c.strayEnded(e, func(over core.Event) error {
+				ended = append(ended, over)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
 		case sig := <-c.caught.Signals:
 			if c.signal(sig, func() {}); c.heard != nil { // they are not ours to end
 				return nil
 			}
 		}
 	}
-	c.left = nil
 	return c.settle(ended)
 }
 
 // stray is a run whose runner is gone.
 type stray struct {
-	run, pid int
+	run, pid int // pid 0: its process is gone
 	start    uint64
+	kept     bool // the process is a keeper
+	child    bool // of this process
+}
+
+// strayEnd is the end of its process; known is whether the kernel says how that was.
+type strayEnd struct {
+	stray
+	batch.Ended
+	known bool
+	err   error
+}
+
+// await has the end of a stray come.
+func (c *conductor) await(s stray) {
+	go func() {
+		e := strayEnd{stray: s}
+		switch {
+		case s.child:
+			e.Ended, e.err = batch.Await(s.pid)
+			awaitKill(c.Host.Env, e.Ended)
+			e.known = true
+		case s.pid > 0:
+			e.Ended, e.known = batch.AwaitOther(s.pid, s.start)
+		}
+		c.strays <- e
+	}()
+}
+
+// strayEnded writes down the end of a stray, which is none any more. Of a keeper that was killed the command is one instead.
+func (c *conductor) strayEnded(e strayEnd, write func(core.Event) error) error {
+	i := slices.IndexFunc(c.left, func(s stray) bool { return s.run == e.run })
+	if e.kept && (!e.known || e.Signal == "SIGKILL") {
+		if err := c.CatchUp(); err != nil {
+			return err
+		}
+		run := &c.State.Runs[e.run]
+		command, found := commandOf(run.Born(), c.Mark+"="+c.Path(e.run))
+		if run.Ran() == nil && found {
+			c.left[i] = stray{run: e.run, pid: command.PID, start: command.Start, child: command.Parent == os.Getpid()}
+			c.await(c.left[i])
+			err := c.Add(core.Event{Kind: core.Moved, Run: e.run, At: time.Now(), PID: command.PID, Ticks: command.Start, Lease: run.Born().Lease, Devices: run.Born().Devices})
+			c.bury(e.stray)
+			return err
+		}
+		e.known = e.known || run.Ran() != nil
+	}
+	event := core.Event{Kind: core.Gone, Run: e.run}
+	if e.known {
+		event = endOf(&c.State.Runs[e.run], e.run, e.Ended)
+	}
+	if e.err != nil {
+		event.Exit, event.Problem = -1, e.err.Error()
+	}
+	event.Stopped = c.now.Stopped && event.Kind == core.End
+	c.left = slices.Delete(c.left, i, i+1)
+	err := write(event)
+	c.bury(e.stray)
+	return err
+}
+
+// bury reaps the process of a stray, if it is a child.
+func (c *conductor) bury(s stray) {
+	if s.child {
+		batch.Bury(s.pid)
+	}
 }
 
 // settle records the end of runs that no process of the sweep has waited for.
@@ -99,31 +161,38 @@ const mostExec = time.Second
 // survivor is the process of a run, 0 for none. One without a recorded Start has its number in its environment, and
 // leads a session. While it is being executed it has no environment, and no longer the lock of the folder: then it is
 // looked for again, because a run that is taken for gone is done once more.
-func (c *conductor) survivor(run int, born core.Event) (pid int, start uint64) {
+func (c *conductor) survivor(run int, born core.Event) (pid int, start uint64, kept bool) {
 	if c.State.Runs[run].Phase == core.Running {
-		return born.PID, born.Ticks
+		if command, found := commandOf(born, c.Mark+"="+c.Path(run)); born.Kept && !c.Host.Proc.Alive(born.PID, born.Ticks) && found && c.State.Runs[run].Ran() == nil {
+			return command.PID, command.Start, false
+		}
+		return born.PID, born.Ticks, born.Kept
 	}
 	for end := time.Now().Add(mostExec); ; time.Sleep(time.Millisecond) {
 		pid, start, unclear := c.processOf(run, born)
 		if pid > 0 || !unclear || time.Now().After(end) {
-			return pid, start
+			return pid, start, born.Kept && isKeeper(pid)
 		}
 	}
 }
 
-// processOf is the process that has the number of a run in its environment; unclear is that a process without one may be
-// it.
+// processOf is the process that has the number of a run in its environment: its session's leader, or else, where that was
+// a keeper, its command. unclear is that a process without a number may be it.
 func (c *conductor) processOf(run int, born core.Event) (pid int, start uint64, unclear bool) {
 	mine := c.Mark + "=" + c.Path(run)
 	for _, p := range batch.Processes() {
-		if p.Session != p.PID || p.Dead() || p.Start < born.Ticks {
+		if p.Dead() || p.Start < born.Ticks {
 			continue
 		}
 		env, err := c.Host.Proc.Environ(p.PID)
-		if err == nil && slices.Contains(env, mine) {
+		leads := p.Session == p.PID
+		switch {
+		case err == nil && leads && slices.Contains(env, mine):
 			return p.PID, p.Start, false
+		case err == nil && pid == 0 && slices.Contains(env, mine):
+			pid, start = p.PID, p.Start
 		}
-		unclear = unclear || err == nil && len(env) == 0
+		unclear = unclear || err == nil && leads && len(env) == 0
 	}
-	return 0, 0, unclear
+	return pid, start, unclear
 }

@@ -21,6 +21,7 @@ import (
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
+	apprun "gpuard/internal/app/run"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 
@@ -57,9 +58,10 @@ type Work struct {
 	Grace   time.Duration
 	// Prepare says how a run is started; an error, that it cannot be. Nothing else uses State meanwhile.
 	Prepare func(run int) (Start, error)
-	Ended   func(run int) error // called when a run is over; may be nil
-	Each    bool                // every run asks for its own: a refusal is its failure, and several wait at the same time
-	Keep    func() error        // starts another conductor, after this one was killed; nil ends with what runs
+	Ended   func(run int) error  // called when a run is over; may be nil
+	Mark    func(run int) string // the variable of a run with its folder, as its processes have it
+	Each    bool                 // every run asks for its own: a refusal is its failure, and several wait at the same time
+	Keep    func() error         // starts another conductor, after this one was killed; nil ends with what runs
 }
 
 // Start is how a run is started.
@@ -76,6 +78,7 @@ type Start struct {
 	Limits  string                   // of its processes (host/limits); "" those of this process
 	log     func() (*os.File, error) // opens Log, once
 	CPU     bool                     // it gets no device: of a queue, as many of them run as there are processors
+	Task    *apprun.Task             // how its keeper looks after it; nil: it has none, and the runner does
 }
 
 // runner starts the commands, one after the other as devices are free, and waits for them.
@@ -101,16 +104,17 @@ type runner struct {
 	mu      sync.Mutex // of everything below
 	journal *journal.Journal
 	state   *core.State
-	due     queue.Line          // runs to be started
-	light   queue.Line          // those of a queue that need no device
-	added   int64               // how many were added to it
-	live    map[int]*claim.Seat // by PID
-	taken   map[int]bool        // runs between due and live
-	uses    map[int]*use        // what was measured of them, by PID
-	stops   map[int]func()      // how a run that waits or runs is ended, by run
-	why     string              // runs are tried again later, as said last
-	tickets map[int]queue.Own   // of a queue, what orders those that wait with a ticket, by run
-	failure error               // that ends the sweep
+	due     queue.Line            // runs to be started
+	light   queue.Line            // those of a queue that need no device
+	added   int64                 // how many were added to it
+	live    map[int]*claim.Seat   // by PID
+	taken   map[int]bool          // runs between due and live
+	uses    map[int]*use          // what was measured of them, by PID
+	graces  map[int]time.Duration // how long they may take to end, by PID
+	stops   map[int]func()        // how a run that waits or runs is ended, by run
+	why     string                // runs are tried again later, as said last
+	tickets map[int]queue.Own     // of a queue, what orders those that wait with a ticket, by run
+	failure error                 // that ends the sweep
 }
 
 // Run is the life of a runner, whose folder is the only argument. open says what it does. An error is told to the
@@ -134,7 +138,7 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 	host.Say = func(text string) { sendMessage(messageFD, message{Say: text}) }
 	host.Loud = func(text string) { sendMessage(messageFD, message{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
-	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, uses: map[int]*use{}, limits: sync.OnceValue(limits.OfChildren)}
+	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, uses: map[int]*use{}, graces: map[int]time.Duration{}, limits: sync.OnceValue(limits.OfChildren)}
 	usual := debug.SetMemoryLimit(64 << 20) // reading a long journal leaves much garbage behind
 	r.work, err = open(ctx, host, args[0])
 	if debug.SetMemoryLimit(usual); err == nil {
@@ -215,7 +219,7 @@ func (r *runner) run(ctx context.Context) error {
 		go r.listen()
 		go r.sample(ctx)
 	}
-	all := proctree.Adopt(r.awaits, machine.OwnHelper)
+	all := proctree.Adopt(r.awaits, machine.OwnHelper, isKeeper)
 	dispatched, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		r.dispatch(ctx)
@@ -261,7 +265,7 @@ func (r *runner) listen() {
 
 // endAll asks everything below this process to end, and kills what does not in time, or when it is asked twice.
 func (r *runner) endAll(all *proctree.Tree, over <-chan struct{}, signals <-chan os.Signal) {
-	grace := time.NewTimer(r.grace)
+	grace := time.NewTimer(r.patience())
 	defer grace.Stop()
 	all.Signal("SIGTERM")
 	for tick := time.NewTicker(20 * time.Millisecond); ; {

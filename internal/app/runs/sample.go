@@ -33,8 +33,9 @@ func (r *runner) sample(ctx context.Context) {
 		}
 		r.mu.Lock()
 		plans := map[int]job.Plan{}
+		moved := r.moved()
 		for pid, seat := range r.live {
-			if len(seat.Plan.Devices) > 0 {
+			if len(seat.Plan.Devices) > 0 && !moved[seat.Lease] {
 				plans[pid] = seat.Plan
 			}
 		}
@@ -58,6 +59,19 @@ func (r *runner) sample(ctx context.Context) {
 			r.mu.Unlock()
 		}
 	}
+}
+
+// moved are the leases that keepers have given up for others. The lock is held.
+func (r *runner) moved() map[string]bool {
+	now := map[string]bool{}
+	for _, run := range r.state.In(core.Running) {
+		now[r.state.Runs[run].Born().Lease] = true
+	}
+	gone := map[string]bool{}
+	for _, seat := range r.live {
+		gone[seat.Lease] = !now[seat.Lease]
+	}
+	return gone
 }
 
 // add adds a reading. Who has a device alone has all that is used of it; of a share, a slice or the main memory only what its processes use.

@@ -6,14 +6,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"gpuard/internal/app/claim"
-	"gpuard/internal/core/job"
+	apprun "gpuard/internal/app/run"
 	core "gpuard/internal/core/runs"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/batch"
+	"gpuard/internal/host/limits"
 	"gpuard/internal/host/sys"
 )
 
@@ -38,56 +40,80 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	r.mu.Lock()
 	before := r.state.Runs[run].Starts
 	r.mu.Unlock()
+	command, err := r.command(run, before, what, seat)
+	if err != nil { // it cannot be handed to a keeper
+		r.leaveProcessor(what)
+		_ = seat.Leave()
+		return r.stillborn(run, err)
+	}
+	if command.Log = log; command.Input != nil {
+		defer command.Input.Close() //nolint:errcheck // the run has its own
+	}
+	begin := core.Event{Run: run, Boot: r.boot, Kept: what.Task != nil, Grace: what.graceOf(0)}
 	up, err := r.host.Proc.Uptime()
-	if err == nil {
-		err = r.begin(core.Event{Run: run, Ticks: uint64(up / (10 * time.Millisecond)), Boot: r.boot}) //nolint:gosec // positive
+	if begin.Ticks = uint64(up / (10 * time.Millisecond)); err == nil { //nolint:gosec // positive
+		err = r.begin(begin)
 	}
 	if err != nil {
 		return err
 	}
-	env := visible.Env(first(append(what.Env, seat.Env...))).Restarted(before, "")
+	if seat.Said != "" {
+		_, _ = fmt.Fprintln(log, apprun.LogLine(seat.Said)) // the job runs even if this cannot be written
+	}
 	began := time.Now()
-	if r.work.Each {
-		defer syscall.Umask(syscall.Umask(what.Umask)) // no other job is started now, and what this process makes has a mode of its own
-	}
-	path, argv := r.limited(what)
-	r.mu.Lock() // a child must be known before it can be reaped
-	pid, err := batch.Start(batch.Command{Path: path, Dir: what.Folder, Argv: argv, Env: env, Log: log, Lease: seat.Lock}, r.null)
-	if err == nil {
-		r.live[pid], r.uses[pid] = seat, &use{}
-	}
-	delete(r.taken, run)
-	r.state.Untake(run)
-	r.refill()
-	r.mu.Unlock()
+	pid, err := r.startProcess(run, command, what, seat)
 	if err != nil {
 		defer r.leave(0, what)
 		_ = seat.Leave()
 		why := fmt.Sprintf("cannot run %q: %v", what.Argv[0], err)
 		return r.add(core.Event{Kind: core.End, Run: run, Exit: 126, Problem: why})
 	}
-	e := core.Event{Kind: core.Start, Run: run, PID: pid, Boot: r.boot, Lease: seat.Lease, Devices: devices(seat.Plan)}
+	e := core.Event{Kind: core.Start, Run: run, PID: pid, Boot: r.boot, Lease: seat.Lease, Devices: given(seat.Plan.Devices), Kept: begin.Kept, Grace: begin.Grace}
 	if stat, err := r.host.Proc.Stat(pid); err == nil {
 		e.Ticks = stat.Start
 	}
 	err = r.add(e)
-	r.attended.Go(func() { r.awaitRun(run, pid, what, seat, began) })
+	r.attended.Go(func() { r.awaitRun(process{run, pid, e.Ticks, e.Kept}, what, seat, began) })
 	if err != nil {
 		r.fail(err)
 	}
 	return nil
 }
 
-// limited is the command line that gives a run its limits, where they are not those that it gets anyway.
-func (r *runner) limited(what Start) (path string, argv []string) {
-	if what.Limits == "" || what.Limits == r.limits() {
-		return what.Path, what.Argv
+// startProcess starts the process of a run.
+func (r *runner) startProcess(run int, command batch.Command, what Start, seat *claim.Seat) (pid int, err error) {
+	if r.work.Each {
+		defer syscall.Umask(syscall.Umask(what.Umask)) // no other job is started now, and what this process makes has a mode of its own
 	}
-	return "/proc/self/exe", append([]string{"gpuard", LimitsFlag, what.Limits, what.Path}, what.Argv...)
+	r.mu.Lock() // a child must be known before it can be reaped
+	defer r.mu.Unlock()
+	if pid, err = batch.Start(command, r.null); err == nil {
+		r.live[pid], r.uses[pid], r.graces[pid] = seat, &use{}, what.graceOf(r.grace)
+		if what.Task != nil {
+			seat.Handed()
+		}
+	}
+	delete(r.taken, run)
+	r.state.Untake(run)
+	r.refill()
+	return pid, err
 }
 
-// LimitsFlag is the first argument of the process that becomes a run with limits of its own.
-const LimitsFlag = "__limits"
+// command is what is started for a run that was started so often before: itself, with its limits where they are not those
+// that it gets anyway, or its keeper.
+func (r *runner) command(run, before int, what Start, seat *claim.Seat) (batch.Command, error) {
+	if what.Limits != "" && what.Limits == r.limits() {
+		what.Limits = ""
+	}
+	if what.Task != nil {
+		return r.keeper(run, before, what, seat)
+	}
+	c := batch.Command{Path: what.Path, Argv: what.Argv, Dir: what.Folder, Lease: seat.Lock, Env: visible.Env(first(append(what.Env, seat.Env...))).Restarted(before, "")}
+	if what.Limits != "" {
+		c.Path, c.Argv = limits.Command(what.Limits, c.Path, c.Argv)
+	}
+	return c, nil
+}
 
 // first keeps the first of each name.
 func first(env []string) []string {
@@ -130,21 +156,21 @@ func openLog(path string) (*os.File, error) {
 	return log, nil
 }
 
-func devices(p job.Plan) (list []core.Device) {
-	for _, d := range p.Devices {
-		list = append(list, core.Device{Index: d.Index, UUID: d.UUID})
-	}
-	return list
+// process is the process of a run: the command itself, or its keeper.
+type process struct {
+	run, pid int
+	start    uint64
+	kept     bool
 }
 
 // awaitRun waits for a run's end, records it, and only then reaps the process: if the runner is killed in between, the
 // foreground process does it.
-func (r *runner) awaitRun(run, pid int, what Start, seat *claim.Seat, began time.Time) {
+func (r *runner) awaitRun(p process, what Start, seat *claim.Seat, began time.Time) {
 	limit := what.Timeout
 	entrusted := make(chan struct{})
 	entrust := func() {
 		defer close(entrusted)
-		if err := seat.Entrust(pid); err != nil {
+		if err := seat.Entrust(p.pid); err != nil {
 			r.host.Say(err.Error())
 		}
 	}
@@ -154,29 +180,34 @@ func (r *runner) awaitRun(run, pid int, what Start, seat *claim.Seat, began time
 	} else {
 		later = time.AfterFunc(short, entrust)
 	}
-	late := r.limit(run, pid, limit)
-	ended, err := batch.Await(pid)
+	now := &atomic.Pointer[process]{}
+	now.Store(&p)
+	late := r.limit(now, limit, what.graceOf(r.grace))
+	ended, err := r.awaitProcess(now, seat)
 	awaitKill(r.host.Env, ended)
 	if later == nil || !later.Stop() {
 		<-entrusted
 	}
-	e := core.Event{Kind: core.End, Run: run, Exit: ended.Code, Signal: ended.Signal, Seconds: time.Since(began).Seconds(),
-		Stopped: r.stopping.Load(), Lease: seat.Lease, Devices: devices(seat.Plan)}
-	if late() {
+	r.mu.Lock()
+	cerr := r.catchUp()
+	e := endOf(&r.state.Runs[p.run], p.run, ended)
+	r.mu.Unlock()
+	if e.Stopped = r.stopping.Load(); late() {
 		e.Late, e.Problem = true, fmt.Sprintf("ended after its time was over (--timeout %s)", limit)
 	}
 	if err != nil {
 		e.Exit, e.Problem = -1, err.Error()
 	}
-	if (e.Exit != 0 || e.Signal != "") && !e.Stopped {
+	if (e.Exit != 0 || e.Signal != "") && !e.Stopped && e.Lease == seat.Lease { // else its keeper has moved it, and knows
 		e.Fault = seat.Fault(context.Background())
 	}
+	pid := now.Load().pid
 	r.mu.Lock()
 	r.measured(pid, &e)
-	delete(r.stops, run) // before the event, after which the run may be started again
+	delete(r.stops, p.run) // before the event, after which the run may be started again
 	r.mu.Unlock()
 	seat.Note(e.ExitCode(), e.Signal, e.Peak, e.Load)
-	err = r.add(e)
+	err = errors.Join(cerr, r.add(e))
 	batch.Bury(pid)
 	if lerr := seat.Leave(); lerr != nil {
 		r.host.Say(lerr.Error())
@@ -191,6 +222,7 @@ func (r *runner) awaitRun(run, pid int, what Start, seat *claim.Seat, began time
 func (r *runner) leave(pid int, what Start) {
 	r.mu.Lock()
 	delete(r.live, pid)
+	delete(r.graces, pid)
 	r.mu.Unlock()
 	<-r.slots
 	r.leaveProcessor(what)
@@ -205,13 +237,13 @@ func (r *runner) leaveProcessor(what Start) {
 }
 
 // limit ends a run, and what it started, when its time is over, or when its owner cancels it. The answer, which is to be
-// asked before the run is buried, says whether its time was over.
-func (r *runner) limit(run, pid int, most time.Duration) (late func() bool) {
+// asked before the run is buried, says whether its time was over. As long as it has a keeper that sees to the time.
+func (r *runner) limit(now *atomic.Pointer[process], most, grace time.Duration) (late func() bool) {
 	var over <-chan time.Time
 	if most > 0 {
 		over = time.After(most)
 	}
-	if most == 0 && !r.work.Each {
+	if most == 0 && !r.work.Each && !now.Load().kept {
 		return func() bool { return false }
 	}
 	ended, answer, stop := make(chan struct{}), make(chan bool, 1), make(chan struct{}, 1)
@@ -221,32 +253,48 @@ func (r *runner) limit(run, pid int, most time.Duration) (late func() bool) {
 		default:
 		}
 	}
+	run := now.Load().run
 	r.stoppable(run, end)
 	if r.mu.Lock(); !r.state.Wanted(run) { // cancelled before it could be ended
 		end()
 	}
 	r.mu.Unlock()
 	go func() {
-		late := false
-		select {
-		case <-ended:
-			answer <- false
-			return
-		case <-stop:
-		case <-over:
-			late = true
+		late, asked := false, false
+		for !late && !asked {
+			select {
+			case <-ended:
+				answer <- false
+				return
+			case <-stop:
+				asked = true
+			case <-over:
+				late, over = !now.Load().kept, time.After(time.Second)
+			}
 		}
 		known := map[int]uint64{}
-		batch.End(pid, "SIGTERM", known)
+		p := now.Load()
+		endRun(p.pid, p.start, p.kept, "SIGTERM", known)
 		select {
 		case <-ended:
-		case <-time.After(r.grace):
+		case <-time.After(grace):
 		}
-		batch.End(pid, "SIGKILL", known)
+		batch.End(now.Load().pid, "SIGKILL", known)
 		answer <- late
 	}()
 	return func() bool {
 		close(ended)
 		return <-answer
 	}
+}
+
+// patience is how long what runs has to end.
+func (r *runner) patience() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	longest := r.grace
+	for _, grace := range r.graces {
+		longest = max(longest, grace)
+	}
+	return longest
 }

@@ -290,7 +290,7 @@ func (k *keeper) start(ctx context.Context) {
 			k.note(text)
 		}
 	}
-	k.host.Loud = nil
+	k.host.Loud = k.host.Say // that it falls back to the CPU, too
 	spec := k.task.Spec
 	spec.Prefer, spec.Name = k.snapshot().Last, k.project+"/"+k.instance.Name
 	l, err := run.Prepare(ctx, k.host, spec)

@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/machine"
+	apprun "gpuard/internal/app/run"
 	"gpuard/internal/app/runs"
 	record "gpuard/internal/core/runs"
 	core "gpuard/internal/core/sweep"
@@ -84,15 +85,17 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 	}
 	ofAll := func(context.Context) (*claim.Desk, error) { return desk, nil }
 	name, path := "", "" // of the last run
+	w.Mark = func(run int) string { return mark + "=" + filepath.Join(dir, w.State.Folder(run)) }
 	w.Prepare = func(run int) (runs.Start, error) {
 		words, err := command.Words(run)
-		if err == nil && (words[0] != name || !there(path)) {
+		if err == nil && !q.Spec.StartsTorchrun() && (words[0] != name || !there(path)) {
 			name = words[0]
 			path, err = find(q, name)
 		}
 		own := filepath.Join(dir, w.State.Folder(run))
+		log := filepath.Join(own, "log")
 		return runs.Start{Desk: ofAll, Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), mark + "=" + own},
-			Log: filepath.Join(own, "log"), Timeout: q.Spec.Timeout}, err
+			Log: log, Timeout: q.Spec.Timeout, Task: apprun.TaskOf(desk.Spec(), q.Care, q.Oversight, log)}, err
 	}
 	return w, nil
 }

@@ -17,6 +17,7 @@ import (
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
+	apprun "gpuard/internal/app/run"
 	"gpuard/internal/app/runs"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
@@ -40,7 +41,10 @@ type Request struct {
 	Retry   record.Retry  `json:"retry"`
 	Machine string        `json:"machine,omitempty"`
 	Private bool          `json:"private_state,omitempty"`
-	Grace   time.Duration `json:"grace_ns"` // between SIGTERM and SIGKILL
+	Grace   time.Duration `json:"grace_ns"` // between the signal that asks a run to end and SIGKILL
+
+	Care      *job.Care         `json:"care,omitempty"` // how each run is looked after; nil: it is only started, and ended
+	Oversight *apprun.Oversight `json:"oversight,omitempty"`
 }
 
 const requestSchema = "gpuard.sweep-question/1"
@@ -134,6 +138,9 @@ func check(q *Request) (*core.Command, error) {
 		return nil, err
 	}
 	for _, name := range command.Programs() {
+		if q.Spec.StartsTorchrun() {
+			break
+		}
 		if _, err := find(q, name); err != nil {
 			return nil, err
 		}

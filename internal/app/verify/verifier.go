@@ -21,9 +21,6 @@ import (
 	"gpuard/internal/host/launch"
 )
 
-// Verifier reports whether this process was started to verify a run; Overlook is then all that it does.
-func Verifier(host *machine.Host) bool { return len(os.Args) > 1 && os.Args[1] == launch.VerifierFlag }
-
 // RunVerifier is the life of a verifier: it watches one run, says one line on what was its standard error, and ends.
 // args are pidfd, stream, PID, lease, its devices, patience, whether to stop a bad job, and whether to say it as JSON.
 func RunVerifier(ctx context.Context, host *machine.Host, args []string) error {

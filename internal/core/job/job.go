@@ -7,6 +7,7 @@ package job
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -66,6 +67,9 @@ func (s Spec) Limit() time.Duration {
 	}
 	return s.Timeout + s.Grace + Dying
 }
+
+// StartsTorchrun reports whether the command is a script for PyTorch's launcher, and no program.
+func (s Spec) StartsTorchrun() bool { return s.Ranks != nil && s.Ranks.Torchrun }
 
 // Ranks requests several cooperating processes of a command.
 type Ranks struct {
@@ -169,6 +173,16 @@ func (p Plan) UUIDs() []gpu.UUID {
 		ids[i] = d.UUID
 	}
 	return ids
+}
+
+// DeviceNumbers names the devices briefly: "GPU 0, GPU 3".
+func (p Plan) DeviceNumbers() string {
+	var names []string
+	for _, d := range p.Devices {
+		name, _, _ := strings.Cut(d.String(), " (")
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
 }
 
 // Refusal is a decision not to give devices. It is an error with its reasons.

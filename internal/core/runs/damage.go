@@ -77,7 +77,7 @@ func hidden(e Event, line []byte) int {
 
 // ofRun reports an event that makes no run.
 func (e Event) ofRun() bool {
-	return slices.Contains([]Kind{Begin, Start, End, Gone, Again, Cancel, Hold, Unhold, Pause, Resume, Tell}, e.Kind)
+	return slices.Contains([]Kind{Begin, Start, Moved, Ran, End, Gone, Again, Cancel, Hold, Unhold, Pause, Resume, Tell}, e.Kind)
 }
 
 // Read adds a line of the journal, which begins at an offset in it.

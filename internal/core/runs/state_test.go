@@ -35,6 +35,14 @@ func TestState(t *testing.T) {
 		t.Errorf("%+v", s.Count)
 	}
 	add("no", Event{Kind: End, Run: 3}, Event{Kind: Begin, Run: 0}, Event{Kind: Start, Run: 1}, Event{Kind: Again, Run: 0}, Event{Kind: "x"}, Event{Kind: Begin, Run: 4}, Event{Kind: Begin, Run: -1})
+	add("", Event{Kind: Moved, Run: 0, Command: 9}, Event{Kind: Begin, Run: 2}, Event{Kind: Moved, Run: 2, Command: 9, Lease: "b"}, Event{Kind: Start, Run: 2, PID: 8, Ticks: 1, Kept: true, Lease: "a"})
+	if born := s.Runs[2].Born(); born.PID != 8 || born.Command != 9 || !born.Kept || born.Lease != "a" {
+		t.Errorf("its keeper was faster than its Start: %+v", born)
+	}
+	add("", Event{Kind: Moved, Run: 2, Command: 10, Lease: "b"}, Event{Kind: Moved, Run: 2, PID: 10, Ticks: 2, Lease: "b"})
+	if born := s.Runs[2].Born(); born.PID != 10 || born.Ticks != 2 || born.Kept || born.Command != 0 || born.Lease != "b" || s.Runs[2].Starts != 2 {
+		t.Errorf("its keeper was killed: %+v", born)
+	}
 	if s.Read([]byte(`{"is":"end"`), 0) == nil {
 		t.Error("half an event was accepted")
 	}

@@ -28,26 +28,34 @@ import (
 type Command struct {
 	Path, Dir string
 	Argv, Env []string // if a variable is in Env twice, the first counts
-	Log       *os.File // standard output and standard error; standard input is empty
-	Lease     *os.File // inherited under a high number; nil for none
+	Input     *os.File // standard input; nil: it is empty
+	Log       *os.File // standard output and standard error
+	Lease     *os.File // inherited as LeaseFD; nil for none
 }
 
 // leaseFD is far above the descriptors that scripts use by number.
 const leaseFD = 200
 
+// LeaseFD is the descriptor under which a command inherits its lease.
+func LeaseFD() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur <= leaseFD {
+		return max(3, int(limit.Cur)-1) //nolint:gosec // small
+	}
+	return leaseFD
+}
+
 // Start starts a command and returns its PID, which is not used again before Bury. The command gets only the
-// descriptors in Command, and null as its standard input. A script without "#!" is run by the shell, as execvp(3) does.
+// descriptors in Command; null is an empty standard input. A script without "#!" is run by the shell, as execvp(3) does.
 func Start(c Command, null *os.File) (pid int, err error) {
 	// Driver libraries open files without O_CLOEXEC; before Linux 5.11 those are inherited.
 	_ = unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC)
 	files := []uintptr{null.Fd(), c.Log.Fd(), c.Log.Fd()}
+	if c.Input != nil {
+		files[0] = c.Input.Fd()
+	}
 	if c.Lease != nil {
-		at := leaseFD
-		var limit unix.Rlimit
-		if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil && limit.Cur <= leaseFD {
-			at = max(3, int(limit.Cur)-1) //nolint:gosec // small
-		}
-		for len(files) < at {
+		for at := LeaseFD(); len(files) < at; {
 			files = append(files, ^uintptr(0))
 		}
 		files = append(files, c.Lease.Fd())
@@ -145,20 +153,24 @@ func Processes() []sys.Process {
 	})
 }
 
-// End sends a signal ("SIGTERM") to a process, to all its descendants and to all processes of its session, and reports
+// End sends a signal ("SIGTERM") to a process, to all its descendants and to all processes of its session, which is not that
+// of this process, and reports
 // whether one of them was alive. It adds them to known, with their start, and signals those in known the next time too:
 // a process that has lost its parent by then, and has a session of its own, cannot be found in another way.
 func End(leader int, signal string, known map[int]uint64) bool {
-	all := Processes()
+	all, session := Processes(), leader
 	if p, ok := sys.ReadProcess(leader); ok {
 		known[leader] = p.Start
+		if own, ok := sys.ReadProcess(os.Getpid()); ok && own.Session != p.Session { // that of the keeper that started it
+			session = p.Session
+		}
 	}
 	chosen, found := map[int]bool{}, false
 	for more := true; more; {
 		more = false
 		for _, p := range all {
 			start, before := known[p.PID]
-			if !chosen[p.PID] && (before && start == p.Start || chosen[p.Parent] || p.Session == leader) && p.PID != os.Getpid() {
+			if !chosen[p.PID] && (before && start == p.Start || chosen[p.Parent] || p.Session == session) && p.PID != os.Getpid() {
 				chosen[p.PID], known[p.PID], more = true, p.Start, true
 			}
 		}
@@ -171,6 +183,31 @@ func End(leader int, signal string, known map[int]uint64) bool {
 		found = found || err == nil
 	}
 	return found
+}
+
+// Input is an open file with this text, to be read from its beginning.
+func Input(text []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("input", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate("input", unix.MFD_CLOEXEC)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot hand a text to a process: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "input")
+	if _, err := file.WriteAt(text, 0); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("cannot hand a text to a process: %w", err)
+	}
+	return file, nil
+}
+
+// Ask sends a signal ("SIGTERM") to one process, which ends what belongs to it by itself.
+func Ask(pid int, start uint64, signal string) {
+	_ = sys.Signal(pid, func() bool {
+		now, ok := sys.ReadProcess(pid)
+		return ok && !now.Dead() && now.Start == start
+	}, unix.SignalNum(signal), unix.SIGCONT)
 }
 
 // Message writes to a pipe without waiting for its reader.

@@ -60,12 +60,12 @@ func Begin(name string) error {
 			return fmt.Errorf("cannot start gpuard in the background: %w", err)
 		}
 	}
-	call(name)
+	Call(name)
 	return nil
 }
 
-// call gives this process its name for ps.
-func call(name string) {
+// Call gives this process its name for ps.
+func Call(name string) {
 	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) //nolint:gosec // no file is made there
 }
 
@@ -73,5 +73,5 @@ func call(name string) {
 // service is for the command to obey, and while that takes its time, its lease lasts. name is for ps, as with Begin.
 func Outlast(name string) {
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM)
-	call(name)
+	Call(name)
 }

@@ -56,12 +56,13 @@ func (c *Child) process() (*process, error) {
 	return p, nil
 }
 
-// startProcess starts this program as a child that the terminal does not end (Ctrl-C is for the command).
+// startProcess starts this program as a child that the terminal does not end (Ctrl-C is for the command), and that is no
+// process of the session, in which what is left of a command is looked for.
 func startProcess(args ...string) (*process, io.ReadCloser, error) {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Args[0] = "gpuard"
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, nil, err

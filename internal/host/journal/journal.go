@@ -65,6 +65,9 @@ func (j *Journal) Size() (int64, error) {
 	return info.Size(), nil
 }
 
+// Path is the file.
+func (j *Journal) Path() string { return j.file.Name() }
+
 // Close closes the file.
 func (j *Journal) Close() error {
 	if j.changes != nil {

@@ -25,6 +25,7 @@ type Command struct {
 	Before   map[int]bool // descriptors that were open before libraries opened theirs, which the child does not get; nil: all
 	Keep     int          // the lease's descriptor, which it gets all the same; 0 none
 	Along    *os.File     // open file that it gets too, at LowestFD or above; nil none
+	Apart    bool         // signals to this process are not passed on: the caller acts on them
 	Group    *os.File     // folder of the cgroup that it begins in; nil, or where that cannot be: ours
 
 	// Born is called right after the start, before the child's end can be noticed: its PID is its own all the while,
@@ -70,7 +71,11 @@ func (c Command) Start() (*Child, error) {
 	}
 	inheritIgnored()
 	child := &Child{ended: make(chan struct{}), began: time.Now()}
-	child.signals = pass(append(passedOn(), unix.SIGTSTP, unix.SIGTTIN), child.note, child.pass)
+	if c.Apart {
+		child.signals = &passing{}
+	} else {
+		child.signals = pass(append(passedOn(), unix.SIGTSTP, unix.SIGTTIN), child.note, child.pass)
+	}
 	process, err := c.start(cmd)
 	if errors.Is(err, unix.ENOEXEC) {
 		cmd.Path, cmd.Args = "/bin/sh", append([]string{"/bin/sh", c.Path}, c.Argv[1:]...)

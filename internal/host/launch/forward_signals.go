@@ -74,6 +74,9 @@ func (p *passing) stop() {
 
 // run hands signals on: each to the child once.
 func (p *passing) run() {
+	if p.caught == nil {
+		return
+	}
 	defer close(p.done)
 	for sig := range p.caught {
 		n, _ := sig.(syscall.Signal)

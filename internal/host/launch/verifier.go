@@ -12,15 +12,15 @@ import (
 
 // StartVerifier starts this program again, as a child of init like a holder, to watch where the command runs, which is
 // or will be process pid. It has no part in the lease: a driver that hangs may keep the verifier for ever, and must not
-// keep the lease. It inherits our standard error, and writes one line there. args follow VerifierFlag, pidfd and the
-// stream's number on its command line.
-func StartVerifier(pid int, args ...string) error {
+// keep the lease. It inherits out, and writes one line there. args follow VerifierFlag, pidfd and the stream's number on its
+// command line.
+func StartVerifier(pid int, out *os.File, args ...string) error {
 	process, err := Pidfd(pid)
 	if err != nil {
 		return err
 	}
 	defer process.Close() //nolint:errcheck // close-on-exec anyway
-	stream, err := unix.FcntlInt(2, unix.F_DUPFD_CLOEXEC, 3)
+	stream, err := unix.FcntlInt(out.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return fmt.Errorf("cannot verify: there is no standard error to say it on: %w", err)
 	}

@@ -95,6 +95,14 @@ func value(text string) uint64 {
 	return n
 }
 
+// Flag is the first argument of a process that becomes a program with other limits than those of its parent (Exec).
+const Flag = "__limits"
+
+// Command is the command line of such a process for a program.
+func Command(text, path string, argv []string) (string, []string) {
+	return "/proc/self/exe", append([]string{"gpuard", Flag, text, path}, argv...)
+}
+
 // Exec becomes the program args[1] with the words args[2:] and the limits args[0].
 func Exec(args []string) error {
 	if len(args) < 3 {

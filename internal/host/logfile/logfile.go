@@ -133,9 +133,6 @@ func open(path string) (*os.File, error) {
 	return file, nil
 }
 
-// Copying reports whether this process was started to copy. Then it must call Copy and end.
-func Copying() bool { return len(os.Args) > 1 && os.Args[1] == Flag }
-
 // Copy copies until both inputs end. args are the file and the limit.
 func Copy(args []string) error {
 	if len(args) != 2 {

@@ -1,7 +1,7 @@
 // Package proctree finds, reaps and ends the descendants of this process, also those that left their parent, process
 // group and session. It signals only processes of this tree, by pidfd; it does not know what they are for.
 //
-//	t := tree.Adopt(awaited, spare)
+//	t := tree.Adopt(awaited, spare, nil)
 //	group := t.Group() // start the command in it
 //	err := t.Kill(5 * time.Second)
 //	t.Leave()
@@ -24,7 +24,8 @@ import (
 // Tree is all descendants of this process, without those that are spared.
 type Tree struct {
 	awaited, spare func(pid int) bool
-	before         map[int]uint64 // children from before Adopt, with their start: another program started them
+	keeps          func(pid int) bool // nil: none
+	before         map[int]uint64     // children from before Adopt, with their start: another program started them
 	stop           chan struct{}
 	done           sync.WaitGroup
 	told           []int // PIDs that were signalled to end
@@ -40,8 +41,9 @@ const late = 300 * time.Millisecond
 // they end, except for those for which awaited is true: the caller waits for them. Processes for which spare is true,
 // and their descendants, are not part of the tree. Neither are the children that this process has already: a script may
 // have started them before it became this program (exec). The processes in its cgroup are part of the tree, see Group.
-func Adopt(awaited, spare func(pid int) bool) *Tree {
-	t := &Tree{awaited: awaited, spare: spare, before: map[int]uint64{}, stop: make(chan struct{})}
+// A child for which keeps is true ends its own descendants when it is asked to: Signal leaves them to it.
+func Adopt(awaited, spare, keeps func(pid int) bool) *Tree {
+	t := &Tree{awaited: awaited, spare: spare, keeps: keeps, before: map[int]uint64{}, stop: make(chan struct{})}
 	if !childless() {
 		for pid, p := range sys.Processes() {
 			if p.Parent == os.Getpid() {
@@ -172,16 +174,39 @@ func below(pids []int, children map[int][]int) map[int]bool {
 	return known
 }
 
-// Signal sends a signal ("SIGTERM") to every member, and reports whether there was one. It also continues stopped
-// members, so that they receive it.
+// Signal sends a signal ("SIGTERM") to every member that is not below a keeper, and reports whether there was a member. It
+// also continues stopped members, so that they receive it.
 func (t *Tree) Signal(name string) bool {
 	members, _ := t.members()
+	kept := t.kept(members)
 	for pid, p := range members {
+		if kept[pid] {
+			continue
+		}
 		signalProcess(pid, p, unix.SignalNum(name))
 		signalProcess(pid, p, unix.SIGCONT)
 		t.told = append(t.told, pid)
 	}
 	return len(members) > 0
+}
+
+// kept are the members below a child that keeps them.
+func (t *Tree) kept(members map[int]sys.Process) map[int]bool {
+	if t.keeps == nil {
+		return nil
+	}
+	children, keepers := map[int][]int{}, []int{}
+	for pid, p := range members {
+		children[p.Parent] = append(children[p.Parent], pid)
+		if p.Parent == os.Getpid() && t.keeps(pid) {
+			keepers = append(keepers, pid)
+		}
+	}
+	kept := below(keepers, children)
+	for _, pid := range keepers {
+		delete(kept, pid)
+	}
+	return kept
 }
 
 // Kill ends every member. It returns when there are no more, or with an error after patience: a process in a driver

@@ -35,10 +35,13 @@ func TestMain(m *testing.M) {
 // adopter SPARED SCRIPT…: starts the script, obeys the lines of its standard input, and ends with it.
 func adopter(args []string) error {
 	var command int
-	t := Adopt(func(pid int) bool { return pid == command }, func(pid int) bool {
-		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		return strings.HasSuffix(string(line), "\x00"+args[0]+"\x00")
-	})
+	called := func(name string) func(pid int) bool {
+		return func(pid int) bool {
+			line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+			return strings.HasSuffix(string(line), "\x00"+name+"\x00")
+		}
+	}
+	t := Adopt(func(pid int) bool { return pid == command }, called(args[0]), called("keeper"))
 	leave := sync.OnceFunc(t.Leave)
 	defer leave()
 	cmd := exec.Command("sh", "-c", strings.Join(args[1:], " "))
@@ -144,6 +147,27 @@ wait; sleep 1104`)
 	}
 	if got := tell("term"); got != "false" {
 		t.Error("there is somebody to tell")
+	}
+}
+
+// TestKept: what is below a keeper is left to it, and killed with it.
+func TestKept(t *testing.T) {
+	tell := ask(t, "nobody", `exec sh -c 'trap : TERM; sleep 1400 & while kill -0 $!; do wait; done' keeper`)
+	eventually(t, "both are there", func() bool { return tell("members") == "2" })
+	if got := tell("term"); got != "true" {
+		t.Errorf("nobody was told: %s", got)
+	}
+	for range 20 {
+		if got := tell("members"); got != "2" {
+			t.Fatalf("%s live of the keeper and what it keeps", got)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := tell("kill"); got != "<nil>" {
+		t.Error(got)
+	}
+	if got := tell("members"); got != "0" {
+		t.Errorf("%s live", got)
 	}
 }
 

@@ -40,7 +40,7 @@ func shortHelp(cmd *cobra.Command, width int) string {
 	var others []string
 	for _, g := range groupedFlags(cmd) {
 		for _, f := range g.flags {
-			if slices.Contains(oftenUsed(), f.Name) {
+			if slices.Contains(oftenUsed(cmd.Name()), f.Name) {
 				often = append(often, f)
 			} else {
 				others = append(others, "--"+f.Name)

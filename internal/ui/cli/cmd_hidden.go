@@ -36,7 +36,7 @@ func (p *Program) keepInstance() *cobra.Command {
 				var err error
 				if task.Spec, care, err = o.parse(p, cmd, args[2:]); err == nil {
 					task.Care = *care // it has a log
-					task.Oversight, err = p.verifyFlag(cmd, o)
+					task.Oversight, err = p.verifyFlag(cmd, o.verify)
 				}
 				if err != nil { // Keep refuses the instance with this error
 					task.Mistake = err

@@ -102,7 +102,11 @@ func (o *runOptions) add(p *Program, cmd *cobra.Command) {
 	p.privateState(cmd)
 	o.care.add(cmd)
 	o.ranks.add(cmd)
-	cmd.Flags().StringVar(&o.verify, "verify", "", "check for this `TIME[,stop]` that the command uses its GPU, and report it; stop ends it if not")
+	addVerify(cmd, &o.verify)
+}
+
+func addVerify(cmd *cobra.Command, value *string) {
+	cmd.Flags().StringVar(value, "verify", "", "check for this `TIME[,stop]` that the command uses its GPU, and report it; stop ends it if not")
 	cmd.Flags().Lookup("verify").NoOptDefVal = "30s"
 }
 
@@ -165,7 +169,7 @@ func (p *Program) runWith(cmd *cobra.Command, spec job.Spec, care *job.Care, o *
 	}
 	p.sayRule(o.dry)
 	p.showStanding(o.quiet || o.json)
-	watch, err := p.verifyFlag(cmd, o)
+	watch, err := p.verifyFlag(cmd, o.verify)
 	switch {
 	case err != nil:
 	case o.dry:

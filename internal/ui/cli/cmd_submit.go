@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,9 @@ func (p *Program) submit() *cobra.Command {
 environment that this shell has now, on a GPU that is leased for it. Its output
 goes to the file that is named. Between users the line is that of gpuard run:
 nobody gets ahead by handing in more jobs.
+
+While it runs it is looked after as by gpuard run: --timeout, --verify, --drift,
+--ranks and the like. What gpuard says of it is in its log.
 
 With --engine the job goes to another scheduler, and has a number of this queue
 all the same: queue, logs, wait and cancel know it.
@@ -112,12 +116,14 @@ func (p *Program) submitHere(cmd *cobra.Command, o *submitOptions, args []string
 	if err != nil {
 		return asUsage(p.atDefault(err))
 	}
-	tasks, most, err := arrayTasks(o.array, o.log)
+	tasks, most, err := arrayTasks(o.array, o.care.log.path)
 	if err != nil {
 		return asUsage(err)
 	}
-	if j.Path, err = queue.Program(args[0]); err != nil {
-		return err
+	if !j.Spec.StartsTorchrun() {
+		if j.Path, err = queue.Program(args[0]); err != nil {
+			return err
+		}
 	}
 	q, err := queue.Open(p.Host, len(what.After) == 0)
 	switch {
@@ -171,29 +177,31 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 	if j.Folder, err = thisFolder(); err != nil {
 		return what, j, err
 	}
-	if o.timeout != "" {
-		if spec.Timeout, err = duration("timeout", o.timeout); err != nil {
-			return what, j, err
-		}
+	care, err := o.careOf(cmd, &spec)
+	if err != nil {
+		return what, j, err
 	}
-	if o.time != "" {
-		if what.Time, err = duration("time", o.time); err != nil {
-			return what, j, err
-		}
+	if spec.Waiting, err = o.wait.parse(p, cmd); err != nil {
+		return what, j, err
+	}
+	if j.Fallback = spec.Waiting.Fallback; slices.Equal(j.Fallback, []string{"other"}) { // a job of the queue waits for its turn
+		j.Fallback = append(j.Fallback, "wait")
+	}
+	if what.Time, spec.Time = spec.Time, 0; isKept(cmd) {
+		j.Care = keptCare(cmd, care)
+	}
+	if j.Oversight, err = p.verifyLater(cmd, o.verify); err != nil {
+		return what, j, err
 	}
 	if err := queue.CanNotify(o.notify); err != nil {
 		return what, j, err
 	}
-	if o.retry != "" {
-		if what.Retry.Times, what.Retry.Any, err = retries(o.retry); err != nil {
+	what.Retry = record.Retry{Times: care.Retries, Any: care.Any} // the queue starts it again
+	if care.Log != "" {
+		if j.Log, err = filepath.Abs(care.Log); err != nil {
 			return what, j, err
 		}
-	}
-	if o.log != "" {
-		if j.Log, err = filepath.Abs(o.log); err != nil {
-			return what, j, err
-		}
-		if err := writable("log", j.Log, o.log); err != nil {
+		if err := writable("log", j.Log, care.Log); err != nil {
 			return what, j, err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +11,7 @@ import (
 	sweeper "gpuard/internal/app/sweep"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
+	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/sweep"
 )
 
@@ -19,8 +19,9 @@ type sweepOptions struct {
 	spec                       specFlags
 	over                       []string
 	csv, commands, resume, dir string
-	retry, timeout, grace      string
-	fallback                   string
+	care                       careFlags
+	ranks                      rankFlags
+	fallback, verify           string
 	jobs, perGPU               int
 	failed, dry, json, quiet   bool
 }
@@ -32,7 +33,8 @@ run: as many at a time as there are devices. A word such as {{.lr}} becomes the
 value of that parameter, {{.Ordinal}} the number of the run, from 0. Each run
 has its output in a log of its own, and GPUARD_SWEEP_RUN and GPUARD_SWEEP_DIR
 in its environment. Finished runs are recorded: a sweep that was interrupted,
-also by kill -9, continues with --resume DIR, and repeats none of them.
+also by kill -9, continues with --resume DIR, and repeats none of them. While a
+run runs it is looked after as by gpuard run (--timeout, --verify, --drift).
 
 Exit codes: 0 all runs ended with 0, 1 some failed, 122 never on this machine,
 125 gpuard failed or was used wrongly, 126 not executable, 127 not found.`
@@ -68,9 +70,9 @@ func (p *Program) sweep() *cobra.Command {
 	f.IntVar(&o.jobs, "jobs", 0, "at most `N` runs at the same time (default: as many as fit; with --cpu one per processor)")
 	f.IntVar(&o.perGPU, "jobs-per-gpu", 0, "`N` runs share a GPU: each gets an Nth of the memory that shares may use")
 	f.StringVar(&o.fallback, "fallback", "", "`cpu`: run on the CPU where this machine can never give what is asked for; busy GPUs are waited for")
-	f.StringVar(&o.retry, "retry", "", "start a run again up to `N[:any]` times after a fault of the machine; any: after every failure")
-	f.StringVar(&o.timeout, "timeout", "", "end a run, and everything that it started, after this `TIME`, such as 2h")
-	f.StringVar(&o.grace, "grace", "10s", "`TIME` that a run has to end when it is asked to, before it is killed")
+	o.care.addLife(cmd)
+	o.ranks.add(cmd)
+	addVerify(cmd, &o.verify)
 	f.BoolVar(&o.dry, "dry-run", false, "only show what would be run, and where the first run would be placed")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object at the end")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors")
@@ -97,7 +99,7 @@ func sweepConflicts() []conflict {
 		{"jobs-per-gpu", "cpu", "--cpu asks for no GPU at all"},
 		{"fallback", "cpu", "a job without a GPU needs no fallback"},
 	}
-	for _, other := range []string{"over", "csv", "commands", "dir", "jobs", "jobs-per-gpu", "fallback", "retry", "timeout", "grace", "dry-run", "gpus", "cpu", "device", "mig",
+	for _, other := range []string{"over", "csv", "commands", "dir", "jobs", "jobs-per-gpu", "fallback", "retry", "timeout", "grace", "stop-signal", "drift", "log-limit", "verify", "torchrun", "ranks", "nproc", "dry-run", "gpus", "cpu", "device", "mig",
 		"exclude", "model", "min-compute", "mem", "share", "place", "ids", "any", "quota", "require-quota", "mps-threads", "private-state"} {
 		list = append(list, conflict{"resume", other, "the folder has the settings; to change them, write the whole command again with --dir DIR"})
 	}
@@ -108,7 +110,7 @@ func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) 
 	if err := refuseTogether(cmd, sweepConflicts()); err != nil {
 		return asUsage(err)
 	}
-	if err := refuseEmpty(cmd, "over", "csv", "commands", "resume", "dir", "fallback", "retry", "timeout", "grace"); err != nil {
+	if err := refuseEmpty(cmd, "over", "csv", "commands", "resume", "dir", "fallback"); err != nil {
 		return asUsage(err)
 	}
 	show := p.sweepShow(o)
@@ -145,6 +147,9 @@ func (p *Program) sweepRequest(o *sweepOptions, cmd *cobra.Command, args []strin
 	if q.Spec, err = p.request(cmd, &o.spec, nil); err != nil {
 		return nil, err
 	}
+	if err := p.careOfRuns(o, cmd, q); err != nil {
+		return nil, err
+	}
 	set := cmd.Flags().Changed
 	switch {
 	case o.failed:
@@ -157,9 +162,6 @@ func (p *Program) sweepRequest(o *sweepOptions, cmd *cobra.Command, args []strin
 		return nil, fmt.Errorf("cannot use --fallback %s: a sweep waits for GPUs; write --fallback cpu, or leave it out", o.fallback)
 	case o.commands != "" && len(args) > 0:
 		return nil, fmt.Errorf("cannot use %q with --commands: the file has the commands", strings.Join(args, " "))
-	}
-	if err := o.readTimes(set, q); err != nil {
-		return nil, err
 	}
 	switch {
 	case o.csv != "":
@@ -174,20 +176,25 @@ func (p *Program) sweepRequest(o *sweepOptions, cmd *cobra.Command, args []strin
 	return q, err
 }
 
-func (o *sweepOptions) readTimes(set func(string) bool, q *sweeper.Request) (err error) {
-	if set("retry") {
-		if q.Retry.Times, q.Retry.Any, err = retries(o.retry); err != nil {
-			return err
-		}
+// careOfRuns reads the flags that say how each run is looked after.
+func (p *Program) careOfRuns(o *sweepOptions, cmd *cobra.Command, q *sweeper.Request) error {
+	care, err := o.care.read(cmd, &q.Spec)
+	if err != nil {
+		return err
 	}
-	if set("timeout") {
-		if q.Spec.Timeout, err = duration("timeout", o.timeout); err != nil {
-			return err
-		}
+	one := q.Spec
+	if one.Command = q.Command; len(one.Command) == 0 { // each line of a file is one
+		one.Command = []string{o.commands}
 	}
-	if q.Grace, err = time.ParseDuration(o.grace); err != nil || q.Grace != 0 {
-		q.Grace, err = duration("grace", o.grace)
+	if err := o.ranks.parse(cmd, &one, &o.care, false); err != nil {
+		return err
 	}
+	q.Spec.Ranks = one.Ranks
+	q.Grace, q.Retry = q.Spec.Grace, record.Retry{Times: care.Retries, Any: care.Any} // the sweep starts it again
+	if isKept(cmd) {
+		q.Care = keptCare(cmd, care)
+	}
+	q.Oversight, err = p.verifyLater(cmd, o.verify)
 	return err
 }
 

@@ -117,7 +117,16 @@ func verdict(v *verify.Verification, err error) error {
 }
 
 // verifyFlag returns the settings of --verify; nil without it. If they are not possible it fails before the lease.
-func (p *Program) verifyFlag(cmd *cobra.Command, o *runOptions) (*run.Oversight, error) {
+func (p *Program) verifyFlag(cmd *cobra.Command, asked string) (*run.Oversight, error) {
+	watch, err := p.verifyLater(cmd, asked)
+	if watch != nil && err == nil {
+		err = run.CanOversee()
+	}
+	return watch, err
+}
+
+// verifyLater is verifyFlag for a job that another process starts.
+func (p *Program) verifyLater(cmd *cobra.Command, asked string) (*run.Oversight, error) {
 	if !cmd.Flags().Changed("verify") {
 		return nil, nil //nolint:nilnil // not asked for
 	}
@@ -127,11 +136,11 @@ func (p *Program) verifyFlag(cmd *cobra.Command, o *runOptions) (*run.Oversight,
 	if value, ok := p.valueAfterBlank(cmd.Flags().Args()); ok {
 		return nil, usagef("cannot run %q: the time of --verify needs an equals sign: write --verify=%s; to run a command of that name: --verify -- %s", prose.Clean(cmd.Flags().Arg(0)), value, prose.Clean(cmd.Flags().Arg(0)))
 	}
-	watch, err := oversight(o.verify)
+	watch, err := oversight(asked)
 	if err != nil {
 		return nil, err
 	}
-	return watch, run.Overseeable(p.Host)
+	return watch, verify.Verifiable(p.Host)
 }
 
 // valueAfterBlank finds a value of --verify that follows a space, which the parser takes for the command. It returns

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,21 +17,27 @@ import (
 
 // batchFlags are the flags of a job that is handed in, beside those that choose devices.
 type batchFlags struct {
-	name, note, after, log, retry string
-	timeout, time, array, notify  string
-	nice                          int
-	hold                          bool
+	name, note, after, array, notify string
+	nice                             int
+	hold                             bool
+	care                             careFlags
+	ranks                            rankFlags
+	verify                           string
+	wait                             waitFlags // only --fallback
 }
 
 func (b *batchFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
+	b.care.add(cmd)
+	b.ranks.add(cmd)
+	addVerify(cmd, &b.verify)
+	b.wait.wait = forever
+	b.wait.addFallback(cmd)
+	f.Lookup("log").Usage = "`FILE` for its output (default: one in the folder of the queue)"
+	f.Lookup("time").Usage = "your estimate of its run time, a `TIME` such as 2h: orders your own jobs, and ends nothing"
 	f.StringVar(&b.name, "name", "", "`NAME` of the job in lists (default: that of the program)")
 	f.StringVar(&b.note, "note", "", "`TEXT` for people")
 	f.StringVar(&b.after, "after", "", "start when these jobs have ended with 0: `N[:any],...` or N-M; any: however they end")
-	f.StringVar(&b.log, "log", "", "`FILE` for its output (default: one in the folder of the queue)")
-	f.StringVar(&b.retry, "retry", "", "start it again up to `N[:any]` times after a fault of the machine; any: after every failure")
-	f.StringVar(&b.timeout, "timeout", "", "end it, and everything that it started, after this `TIME`, such as 2h")
-	f.StringVar(&b.time, "time", "", "your estimate of its run time, a `TIME` such as 2h: orders your own jobs, and ends nothing")
 	f.StringVar(&b.array, "array", "", "one job for each of these `NUMBERS`, such as 1-20 or 1,5,9; 1-20%4: 4 at a time")
 	f.StringVar(&b.notify, "notify", "", "`WHO` is told of its end: a shell command, a URL, or desktop")
 	f.IntVar(&b.nice, "nice", 0, "of your own jobs, those with a lower `N` start first")
@@ -43,7 +50,16 @@ func (b *batchFlags) add(cmd *cobra.Command) {
 
 // refuseEmpty refuses flags with an empty value: an empty shell variable must not mean no flag.
 func (b *batchFlags) refuseEmpty(cmd *cobra.Command) error {
-	return refuseEmpty(cmd, "name", "note", "after", "log", "retry", "timeout", "time", "array", "notify")
+	return refuseEmpty(cmd, "name", "note", "after", "array", "notify")
+}
+
+// careOf reads the flags that say how the job is looked after.
+func (b *batchFlags) careOf(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) {
+	care, err := b.care.read(cmd, spec)
+	if err == nil {
+		err = b.ranks.parse(cmd, spec, &b.care, false)
+	}
+	return care, err
 }
 
 // afters reads "17,18:any".
@@ -77,33 +93,26 @@ func (p *Program) work(cmd *cobra.Command, s *specFlags, b *batchFlags, args []s
 		return w, err
 	}
 	w.Spec.Name, w.Spec.Nice = b.name, b.nice
-	w.Note, w.Held, w.Notify, w.Private = b.note, b.hold, b.notify, p.Host.PrivateState
-	if b.timeout != "" {
-		if w.Spec.Timeout, err = duration("timeout", b.timeout); err != nil {
+	w.Note, w.Held, w.Notify, w.Private, w.Verify = b.note, b.hold, b.notify, p.Host.PrivateState, b.verify
+	care, err := b.careOf(cmd, &w.Spec)
+	if err != nil {
+		return w, err
+	}
+	if w.Spec.Waiting, err = b.wait.parse(p, cmd); err != nil {
+		return w, err
+	}
+	if w.Care = *care; w.Care.Log != "" {
+		if w.Care.Log, err = filepath.Abs(w.Care.Log); err != nil {
 			return w, err
 		}
 	}
-	if b.time != "" {
-		if w.Spec.Time, err = duration("time", b.time); err != nil {
-			return w, err
-		}
-	}
-	if b.retry != "" {
-		if w.Care.Retries, w.Care.Any, err = retries(b.retry); err != nil {
-			return w, err
-		}
-	}
-	if b.log != "" {
-		if w.Care.Log, err = filepath.Abs(b.log); err != nil {
-			return w, err
-		}
-	}
+	unasked(cmd, &w.Spec, &w.Care)
 	return w, b.others(&w)
 }
 
 // others reads the flags that name other jobs.
 func (b *batchFlags) others(w *handoff.Work) (err error) {
-	if w.Array.Tasks, w.Array.Most, err = arrayTasks(b.array, b.log); err != nil {
+	if w.Array.Tasks, w.Array.Most, err = arrayTasks(b.array, b.care.log.path); err != nil {
 		return err
 	}
 	list, err := afters(b.after)
@@ -137,4 +146,17 @@ func unasked(cmd *cobra.Command, spec *job.Spec, care *job.Care) {
 	if !set("log-limit") {
 		care.LogLimit = 0
 	}
+}
+
+// keptCare is care without the size of a log that nobody has limited.
+func keptCare(cmd *cobra.Command, care *job.Care) *job.Care {
+	if !cmd.Flags().Changed("log-limit") {
+		care.LogLimit = 0
+	}
+	return care
+}
+
+// isKept reports whether a job of a queue or a sweep needs a process of gpuard beside it.
+func isKept(cmd *cobra.Command) bool {
+	return slices.ContainsFunc([]string{"timeout", "drift", "log-limit", "stop-signal", "grace", "verify", "torchrun", "ranks"}, cmd.Flags().Changed)
 }

@@ -86,7 +86,7 @@ func (p *Program) contradicts(cmd *cobra.Command, d policy.Default) bool {
 	case "require-quota":
 		return !given("share")
 	case "wait", "no-wait", "fallback":
-		return cmd.Name() == "env" && !given("lease") || cmd.Name() == "hold" && strings.Contains(d.Value, "cpu")
+		return cmd.Name() == "submit" || cmd.Name() == "env" && !given("lease") || cmd.Name() == "hold" && strings.Contains(d.Value, "cpu")
 	case "time", "stop-signal":
 		return !given(superviseFlags()...)
 	case "grace":

@@ -29,16 +29,22 @@ func superviseFlags() []string { return []string{"timeout", "retry", "log", "dri
 
 func (c *careFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
+	c.addLife(cmd)
+	f.Var(&c.log, "log", "write what it prints into this `FILE` too")
+	f.StringVar(&c.estimate, "time", "", "your estimate of its run time, a `TIME` such as 12h: orders your own waiting runs, and --drift moves it only if that saves time")
+	completeWords(cmd)
+}
+
+// addLife registers those that a run of a sweep has, too.
+func (c *careFlags) addLife(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.StringVar(&c.timeout, "timeout", "", "end the command, and everything that it started, after this `TIME`, such as 24h (exit 124)")
 	f.StringVar(&c.retry, "retry", "", "start it again up to `N[:any]` times after a fault of the machine; any: after every failure")
-	f.Var(&c.log, "log", "write what it prints into this `FILE` too")
 	f.StringVar(&c.limit, "log-limit", "64M", "`SIZE` at which FILE becomes FILE.1")
 	f.StringVar(&c.drift, "drift", "", "start it again on a better GPU when its own gets into trouble of these `KINDS`: hot, slow, sick, all")
 	f.Lookup("drift").NoOptDefVal = "all"
-	f.StringVar(&c.estimate, "time", "", "your estimate of its run time, a `TIME` such as 12h: orders your own waiting runs, and --drift moves it only if that saves time")
 	f.StringVar(&c.stop, "stop-signal", "TERM", "`SIGNAL` that asks it to end")
 	f.StringVar(&c.grace, "grace", "10s", "`TIME` between that signal and the kill")
-	completeWords(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("stop-signal", cobra.FixedCompletions([]string{"TERM", "INT", "HUP", "USR1", "USR2"}, noFiles))
 	_ = cmd.RegisterFlagCompletionFunc("drift", cobra.FixedCompletions([]string{"hot", "slow", "sick"}, noFiles))
 }
@@ -65,8 +71,23 @@ func careConflicts() []conflict {
 	return []conflict{{"drift", "cpu", "--cpu asks for no GPU at all"}, {"drift", "device", "--device names all GPUs of the job, so there is no other GPU to move to; narrow the choice with --model or --exclude"}}
 }
 
-// care reads the flags. It returns nil for a run without supervision; --grace is valid then with ranks.
+// care reads the flags of a run. It returns nil for one without supervision; --grace is valid then with ranks.
 func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.Care, error) {
+	set := func(name string) bool { return cmd.Flags().Changed(name) }
+	out, err := c.read(cmd, spec)
+	if err != nil || slices.ContainsFunc(superviseFlags(), set) {
+		return out, err
+	}
+	for flag, of := range map[string]string{"log-limit": "--log FILE", "stop-signal": "--timeout 24h or --drift", "grace": "--timeout 24h, --drift or --ranks"} {
+		if set(flag) && (!ranks || flag != "grace") {
+			return nil, fmt.Errorf("cannot use --%s alone: it needs another flag, such as %s", flag, of)
+		}
+	}
+	return nil, nil //nolint:nilnil // not asked for
+}
+
+// read reads the flags.
+func (c *careFlags) read(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
 	if err := refuseEmpty(cmd, "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace"); err != nil {
 		return nil, err
@@ -110,14 +131,6 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 	}
 	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
 		return nil, errs[i]
-	}
-	if !slices.ContainsFunc(superviseFlags(), set) {
-		for flag, of := range map[string]string{"log-limit": "--log FILE", "stop-signal": "--timeout 24h or --drift", "grace": "--timeout 24h, --drift or --ranks"} {
-			if set(flag) && (!ranks || flag != "grace") {
-				return nil, fmt.Errorf("cannot use --%s alone: it needs another flag, such as %s", flag, of)
-			}
-		}
-		return nil, nil //nolint:nilnil // not asked for
 	}
 	return out, nil
 }

@@ -26,12 +26,16 @@ func (w *waitFlags) add(cmd *cobra.Command) {
 	f.StringVar(&w.wait, "wait", forever, "wait for a device, at most for this `TIME`, such as 90s or 10m")
 	f.Lookup("wait").NoOptDefVal, f.Lookup("wait").DefValue = forever, ""
 	f.BoolVar(&w.noWait, "no-wait", false, "do not wait: exit with 120 if no device is free")
+	w.addFallback(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"1m", "10m", "1h", "1d"}, noFiles))
+}
+
+func (w *waitFlags) addFallback(cmd *cobra.Command) {
 	words, choices := "other (drops --device and --model), cpu, wait", []string{"other", "cpu", "wait", "other,cpu", "other,wait"}
 	if cmd.Name() == "hold" || cmd.Name() == "reserve" { // a process that runs keeps the variables that it has
 		words, choices = "other (drops --device and --model), wait", []string{"other", "wait", "other,wait"}
 	}
-	listVar(f, &w.fallback, "fallback", nil, "`LIST` of what to try in place of waiting, in order: "+words)
-	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"1m", "10m", "1h", "1d"}, noFiles))
+	listVar(cmd.Flags(), &w.fallback, "fallback", nil, "`LIST` of what to try in place of waiting, in order: "+words)
 	_ = cmd.RegisterFlagCompletionFunc("fallback", cobra.FixedCompletions(choices, noFiles))
 }
 

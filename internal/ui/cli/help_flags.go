@@ -30,10 +30,13 @@ func flagGroups() []flagGroup {
 	}
 }
 
-// oftenUsed are the flags of a short help.
-func oftenUsed() []string {
-	return strings.Fields("over csv commands resume jobs jobs-per-gpu gpus mem device model share cpu wait no-wait fallback torchrun " +
-		"file env image after hold verify timeout retry log drift name dry-run lease login format python remove each name user kernel")
+// oftenUsed are the flags of the short help of a command. Those that a job of a queue or a sweep shares with gpuard run are in
+// the help of that.
+func oftenUsed(command string) []string {
+	seldom := map[string]string{"submit": "verify drift torchrun fallback env", "sweep": "verify drift torchrun"}
+	return slices.DeleteFunc(strings.Fields("over csv commands resume jobs jobs-per-gpu gpus mem device model share cpu wait no-wait fallback torchrun "+
+		"file env image after hold verify timeout retry log drift name dry-run lease login format python remove each name user kernel"),
+		func(name string) bool { return slices.Contains(strings.Fields(seldom[command]), name) })
 }
 
 // manyFlags is the number of flags from which they are grouped.

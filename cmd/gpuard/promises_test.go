@@ -1,0 +1,230 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/queue"
+	"gpuard/internal/host/batch"
+	"gpuard/internal/host/proc"
+)
+
+// outcome is what is left of a job when it is over.
+type outcome struct {
+	said   string // its output, and what gpuard said beside it
+	code   int    // its exit code; -1 when a signal ended it
+	signal string // that ended it: "SIGKILL"; "" none
+}
+
+// starter has a script run by a command of gpuard, with these flags, until it is over.
+type starter struct {
+	name  string
+	start func(l *jobLine, flags []string, script string) outcome
+}
+
+// starters are the commands that start a job, each of which makes the same promises.
+func starters() []starter {
+	return []starter{
+		{"run", func(l *jobLine, flags []string, script string) outcome {
+			cmd := l.hasty(append(append([]string{"run"}, flags...), "--", "sh", "-c", script)...)
+			got := run(l.t, cmd)
+			out := outcome{said: got.out + got.err, code: got.code}
+			if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+				out.signal = unix.SignalName(status.Signal())
+			}
+			return out
+		}},
+		{"submit", func(l *jobLine, flags []string, script string) outcome {
+			got := run(l.t, l.hasty(append(append([]string{"submit", "-q"}, flags...), "--", "sh", "-c", script)...))
+			number, err := strconv.Atoi(strings.TrimSpace(got.out))
+			if err != nil {
+				l.t.Errorf("submit: %+v", got)
+				return outcome{}
+			}
+			l.drained()
+			job := l.history()[number-1]
+			return ofJob(job.Log, job.Exit, job.Signal)
+		}},
+		{"sweep", func(l *jobLine, flags []string, script string) outcome {
+			dir := filepath.Join(quietDir(l.t), "sweep")
+			got := run(l.t, l.hasty(append(append([]string{"sweep", "-q", "--over", "a=1", "--dir", dir}, flags...), "--", "sh", "-c", ": {{.a}}; "+script)...))
+			var results struct {
+				Runs []struct {
+					Exit        *int
+					Signal, Log string
+				}
+			}
+			text, err := os.ReadFile(filepath.Join(dir, "results.json"))
+			if err == nil {
+				err = json.Unmarshal(text, &results)
+			}
+			if err != nil || len(results.Runs) != 1 {
+				l.t.Errorf("sweep: %v, %s, %+v", err, text, got)
+				return outcome{}
+			}
+			one := results.Runs[0]
+			out := ofJob(filepath.Join(dir, one.Log), one.Exit, one.Signal)
+			out.said += got.err
+			return out
+		}},
+		{"up", upAndOver},
+	}
+}
+
+// upAndOver starts a service, whose keys are the flags.
+func upAndOver(l *jobLine, flags []string, script string) outcome {
+	words, _ := json.Marshal([]string{"sh", "-c", script})
+	file := fmt.Sprintf("services:\n  job:\n    command: %s\n", words)
+	for i := 0; i < len(flags); i++ {
+		key, value, given := strings.Cut(strings.TrimPrefix(flags[i], "--"), "=")
+		if !given && i+1 < len(flags) && !strings.HasPrefix(flags[i+1], "--") {
+			i, value, given = i+1, flags[i+1], true
+		}
+		if !given {
+			value = "true"
+		}
+		file += fmt.Sprintf("    %s: %s\n", strings.ReplaceAll(key, "-", "_"), value)
+	}
+	path := filepath.Join(l.t.TempDir(), "gpuard.yaml")
+	writeFile(l.t, path, file, 0o600)
+	got := run(l.t, l.hasty("up", "-d", "--file", path))
+	var answer struct {
+		Instances []struct {
+			State, Why, Signal, Log string
+			Exit                    *int
+		}
+	}
+	eventually(l.t, "it is over: "+got.out+got.err, func() bool {
+		answer.Instances = nil
+		_ = json.Unmarshal([]byte(run(l.t, l.cmd("ps", "--file", path, "--json")).out), &answer)
+		return len(answer.Instances) == 1 && slices.Contains([]string{"done", "failed", "refused"}, answer.Instances[0].State)
+	})
+	one := answer.Instances[0]
+	out := ofJob(one.Log, one.Exit, one.Signal)
+	if out.said += got.err; strings.HasPrefix(one.Why, "its time was over") {
+		out.code = 124
+	}
+	return out
+}
+
+func ofJob(log string, exit *int, signal string) outcome {
+	text, _ := os.ReadFile(log)
+	out := outcome{string(text), -1, signal}
+	if exit != nil {
+		out.code = *exit
+	}
+	return out
+}
+
+// promise is what is done for a job while it runs, and how that is seen.
+type promise struct {
+	name, flags string
+	script      string // in which @DIR@ is a folder of this job
+	code        int
+	signal      string
+	says        []string // and what begins with ! it does not
+	check       func(t *testing.T, dir string)
+}
+
+func promises() []promise {
+	return []promise{
+		{name: "time limit, stop signal and grace", flags: "--timeout 1s --stop-signal INT --grace 1s", code: 124, says: []string{"was asked\n", "!\nwrong"},
+			script: `trap 'echo was asked; exit 3' INT; trap 'echo wrong' TERM HUP
+				sh -c 'trap "" INT TERM; echo $$ >@DIR@/child; while :; do sleep 0.1; done' & while :; do sleep 0.05; done`,
+			check: func(t *testing.T, dir string) {
+				text, _ := os.ReadFile(filepath.Join(dir, "child"))
+				pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+				if err != nil || syscall.Kill(pid, 0) == nil {
+					t.Errorf("its child %d lives (%v)", pid, err)
+				}
+			}},
+		{name: "verified", flags: "--verify --device 0", script: "fakegpu-job --gpu 0 --mem 2G --seconds 2; exit 5", code: 5, says: []string{"gpuard: proven: fakegpu-job (process ", " is on GPU 0 ("}},
+		{name: "verified and ended", flags: "--verify=20s,stop --device 0", script: `trap 'kill $!; exit 9' TERM; CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds 50 & wait; exit 0`, code: 9,
+			says: []string{"outside the lease: ", "is on GPU 1", "told it to end (SIGTERM)"}},
+		{name: "moved from a sick GPU", flags: "--drift=sick", code: 0, says: []string{"on " + uuid(0), "on " + uuid(1), "starting it again elsewhere", "count 1"},
+			script: `echo "on $GPUARD_GPUS"; test "$GPUARD_RESTART" && echo "count $GPUARD_RESTART" && exit 0; echo 1 >$FAKEGPU_DIR/gpus/$((0x${GPUARD_GPUS##*-}))/recovery; exit 9`},
+		{name: "several processes", flags: "--gpus 2 --ranks=own", script: `echo "rank $RANK of $WORLD_SIZE on $GPUARD_GPUS"`, code: 0, says: []string{"rank 0 of 2 on " + uuid(0), "rank 1 of 2 on " + uuid(1)}},
+		{name: "share", flags: "--share 8G --require-quota watch --grace 1s --timeout 1h", script: "exec fakegpu-job --gpu 0 --mem 16G", code: -1, signal: "SIGTERM", says: []string{"Next time ask for --share 18G"}},
+		{name: "on the CPU where no GPU is free", flags: "--fallback cpu --device 7", script: "echo sees=$CUDA_VISIBLE_DEVICES", says: []string{"FALLING BACK TO THE CPU", "sees=-1"}},
+		{name: "exit code", flags: "--grace 1s --timeout 1h", script: "exit 7", code: 7},
+		{name: "death by a signal", flags: "--timeout 1h", script: "kill -KILL $$", code: -1, signal: "SIGKILL"},
+	}
+}
+
+// TestPromises: what is promised about a job holds whichever command has started it.
+func TestPromises(t *testing.T) {
+	t.Parallel()
+	for _, p := range promises() {
+		for _, s := range starters() {
+			t.Run(p.name+"/"+s.name, func(t *testing.T) {
+				t.Parallel()
+				l, dir := newJobLine(t, 2), t.TempDir()
+				got := s.start(l, strings.Fields(p.flags), strings.ReplaceAll(p.script, "@DIR@", dir))
+				same(t, "its end", fmt.Sprint(got.code, got.signal), fmt.Sprint(p.code, p.signal))
+				for _, text := range p.says {
+					if wrong, not := strings.CutPrefix(text, "!"); not && strings.Contains(got.said, wrong) {
+						t.Errorf("it says %q:\n%s", wrong, got.said)
+					} else if !not {
+						contains(t, got.said, text)
+					}
+				}
+				if p.check != nil {
+					p.check(t, dir)
+				}
+				l.nothingLeft()
+			})
+		}
+	}
+}
+
+// TestKeptJobIsEndedByItsSignal: an owner who cancels a job ends it as its flags say.
+func TestKeptJobIsEndedByItsSignal(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 1)
+	script := fmt.Sprintf(`trap 'echo was asked; exit 3' INT; trap 'echo wrong' TERM; touch %s/on; while :; do sleep 0.05; done`, l.marks)
+	same(t, "submit", run(t, l.submitting("--stop-signal", "INT", "--", "sh", "-c", script)).code, 0)
+	eventually(t, "it runs", func() bool { _, err := os.Stat(l.marks + "/on"); return err == nil })
+	same(t, "cancel", run(t, l.cmd("cancel", "1")).code, 0)
+	l.drained()
+	job := l.history()[0]
+	text, _ := os.ReadFile(job.Log)
+	same(t, "its state and what it says", fmt.Sprint(job.State, " ", string(text)), fmt.Sprint(queue.Cancelled, " was asked\n"))
+}
+
+// TestKilledKeeper: a job whose keeper is killed runs on, once, and its end is known.
+func TestKilledKeeper(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 1)
+	script := fmt.Sprintf(`echo $$ >>%[1]s/on; while test ! -e %[1]s/end; do sleep 0.05; done; exit 7`, l.marks)
+	same(t, "submit", run(t, l.submitting("--timeout", "1h", "--retry", "2", "--", "sh", "-c", script)).code, 0)
+	eventually(t, "it runs", func() bool { _, err := os.Stat(l.marks + "/on"); return err == nil })
+	var keeper int
+	for _, p := range batch.Processes() {
+		if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == machine.KeeperFlag && strings.HasPrefix(words[2], l.dir()) {
+			keeper = p.PID
+		}
+	}
+	text, _ := os.ReadFile(l.marks + "/on")
+	same(t, "the process that the queue shows", fmt.Sprintln(l.queue()[0].PID), string(text))
+	if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(200 * time.Millisecond) // for a second start, which there must not be
+	writeFile(t, filepath.Join(l.marks, "end"), "", 0o600)
+	l.drained()
+	job := l.history()[0]
+	starts, _ := os.ReadFile(filepath.Join(l.marks, "on"))
+	same(t, "exit, starts", []any{*job.Exit, strings.Count(string(starts), "\n")}, []any{7, 1})
+	l.nothingLeft()
+}

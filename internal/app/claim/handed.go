@@ -1,0 +1,86 @@
+package claim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/store"
+)
+
+// Handed is a lease that the process which made it hands to another one of the same user, together with the lock's
+// descriptor. It travels as JSON.
+type Handed struct {
+	Lease   string          `json:"lease"` // "" for a job without a device
+	Plan    job.Plan        `json:"plan"`
+	Labels  []string        `json:"labels"`  // of its devices, for people
+	Vars    []visible.Var   `json:"vars"`    // what the command gets because of it
+	Machine json.RawMessage `json:"machine"` // its devices as they were read for the decision (gpu.Machine.Encode)
+}
+
+// HandOver is what another process needs to have this lease. It gets Lock with its start; then call Handed.
+func (s *Seat) HandOver() (Handed, error) {
+	h := Handed{Lease: s.Lease, Plan: s.Plan, Vars: s.vars}
+	if s.held == nil {
+		return h, nil
+	}
+	m := gpu.Machine{Taken: s.machine.Taken, Driver: s.machine.Driver, CUDA: s.machine.CUDA, Source: s.machine.Source}
+	for _, given := range s.Plan.Devices {
+		h.Labels = append(h.Labels, given.Label)
+		if d, _, found := s.machine.Find(given.UUID); found && !slices.ContainsFunc(m.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID }) {
+			one := *d
+			one.Links = nil // by the places of others
+			m.Devices = append(m.Devices, one)
+		}
+	}
+	text, err := m.Encode()
+	h.Machine = text
+	return h, err
+}
+
+// Host is the host that the lease was claimed on, with the environment from before it.
+func (s *Seat) Host() *machine.Host { return s.desk.host }
+
+// Handed closes this process's reference to a lease that another process has by now, and which that one ends.
+func (s *Seat) Handed() {
+	if s.held != nil {
+		_ = s.held.Lock.Close()
+		s.held, s.Lock = nil, nil
+	}
+}
+
+// Take is the decision that was handed to this process; nil for a job without a device.
+func (h Handed) Take(ctx context.Context, host *machine.Host, lock *os.File) (*Decision, error) {
+	if h.Lease == "" {
+		return nil, nil //nolint:nilnil // as it says
+	}
+	m, err := gpu.Decode(h.Machine)
+	all := m
+	if err == nil && !host.Hardware() { // whose folder is that of all its devices
+		all, err = host.Read(ctx, gpu.Identity)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot take over lease %s: %w", h.Lease, err)
+	}
+	folder, err := host.Folder(all, false)
+	switch {
+	case err != nil:
+		return nil, err
+	case folder == nil:
+		return nil, fmt.Errorf("cannot take over lease %s: the folder of the leases is gone", h.Lease)
+	}
+	lease, found := folder.Own(h.Lease)
+	if !found {
+		return nil, fmt.Errorf("cannot start: lease %s was released while the job started", h.Lease)
+	}
+	for i := range h.Plan.Devices {
+		h.Plan.Devices[i].Label = h.Labels[i]
+	}
+	return &Decision{Plan: h.Plan, Machine: m, Held: &store.Held{Lease: lease, Lock: lock}, Folder: folder}, nil
+}

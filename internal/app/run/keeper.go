@@ -1,0 +1,140 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/daemonize"
+	"gpuard/internal/host/interrupt"
+	"gpuard/internal/host/launch"
+)
+
+// Task is a job of a queue or of a sweep that is looked after while it runs. Its keeper gets it as JSON on its standard
+// input, and the lock of the lease as a descriptor.
+type Task struct {
+	Spec      job.Spec     `json:"spec"`
+	Care      job.Care     `json:"care"`
+	Oversight *Oversight   `json:"oversight,omitempty"` // nil: it is not verified
+	Path      string       `json:"path"`                // of the program; Spec.Command is the command line
+	Limits    string       `json:"limits,omitempty"`    // of its processes (host/limits); "" those of this process
+	Before    int          `json:"before,omitempty"`    // starts of the job before this one
+	Machine   string       `json:"machine,omitempty"`   // Host.Machine
+	Private   bool         `json:"private,omitempty"`   // Host.PrivateState
+	Handed    claim.Handed `json:"handed"`
+	Lock      int          `json:"lock"` // descriptor of the lease's lock; 0 without a lease
+
+	notes Notes
+}
+
+// TaskOf is the task of a job whose output goes to log; nil for one that needs no keeper, because nothing is asked of one.
+func TaskOf(spec job.Spec, care *job.Care, o *Oversight, log string) *Task {
+	if care == nil {
+		return nil
+	}
+	t := &Task{Spec: spec, Care: *care, Oversight: o}
+	t.Care.Retries, t.Care.Any = 0, false // the queue or the sweep starts it again
+	if t.Care.Log = ""; t.Care.LogLimit > 0 {
+		t.Care.Log = log
+	}
+	return t
+}
+
+// Notes are what a keeper has written down while it works.
+type Notes struct {
+	Started func(command int, lease string, devices []job.Given)         // the process after each start, and what it has
+	Ended   func(code int, signal string, timedOut bool, problem string) // each end, or why it could not be started
+}
+
+// KeepTask is the life of a keeper: it starts the command, does for it what gpuard run does, and ends as the command
+// did. SIGTERM, SIGINT and SIGHUP ask it to end the command, with everything that the command started.
+func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
+	t := &Task{notes: notes}
+	text, err := io.ReadAll(os.Stdin)
+	if err == nil {
+		err = json.Unmarshal(text, t)
+	}
+	if err != nil || len(t.Spec.Command) == 0 {
+		return exit.Usagef("cannot keep a job by hand: gpuard submit and gpuard sweep start its keeper themselves")
+	}
+	if err := emptyInput(); err != nil {
+		return err
+	}
+	daemonize.Call("gpuard")
+	host.Machine, host.PrivateState = t.Machine, t.Private
+	host.Say = func(text string) { // standard error is the log of the job, unless that is written by the one of its run
+		if t.Care.Log == "" {
+			fmt.Fprintln(os.Stderr, LogLine(text))
+		}
+	}
+	signals := slices.DeleteFunc([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signal.Ignored) // which the command inherits
+	ctx, stop := signal.NotifyContext(ctx, signals...)
+	defer stop()
+	l, err := t.launch(ctx, host)
+	var end func()
+	if err == nil {
+		_, end, err = l.Supervise(ctx, t.Care, t.told)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil: // asked to end before the start
+		interrupt.Die(syscall.SIGTERM)
+	case err != nil:
+		notes.Ended(exit.Run(err), "", false, err.Error())
+		return err
+	}
+	end()
+	return nil
+}
+
+// told hears of each start: just before it, and right after it with the command's PID.
+func (t *Task) told(l *Launch, pid int) error {
+	if pid != 0 {
+		t.notes.Started(pid, l.Lease, l.Plan.Devices)
+		return nil
+	}
+	for _, note := range l.Plan.Notes {
+		l.host.Say(note)
+	}
+	return nil
+}
+
+// launch is the task, about to start.
+func (t *Task) launch(ctx context.Context, host *machine.Host) (l *Launch, err error) {
+	var lock *os.File
+	if t.Lock > 0 {
+		syscall.CloseOnExec(t.Lock)
+		lock = os.NewFile(uintptr(t.Lock), "lease") //nolint:gosec // a descriptor
+	}
+	l = &Launch{host: host, spec: t.Spec, argv: t.Spec.Command, open: launch.OpenDescriptors(), parent: os.Getppid(), isRestart: true, oversight: t.Oversight, task: t}
+	if l.claimed, err = t.Handed.Take(ctx, host, lock); err != nil {
+		return nil, err
+	}
+	l.Plan, l.Lease, l.env = t.Handed.Plan, t.Handed.Lease, host.Unmasked().With(t.Handed.Vars)
+	if err = l.find(ctx); err == nil && t.Spec.Ranks != nil {
+		err = l.gather()
+	}
+	if err != nil {
+		l.release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// emptyInput gives this process, and so the command, an empty standard input.
+func emptyInput() error {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return err
+	}
+	defer null.Close() //nolint:errcheck // nothing was written
+	return syscall.Dup3(int(null.Fd()), 0, 0)
+}

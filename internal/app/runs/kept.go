@@ -1,0 +1,201 @@
+package runs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	apprun "gpuard/internal/app/run"
+	"gpuard/internal/core/job"
+	core "gpuard/internal/core/runs"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/batch"
+	"gpuard/internal/host/journal"
+	"gpuard/internal/host/proc"
+	"gpuard/internal/host/sys"
+)
+
+// A job that is looked after while it runs has a keeper: gpuard beside its command, as gpuard run stays beside its own
+// for the same flags (app/run, KeepTask). The runner starts the keeper and hands it the lease. The keeper writes into the
+// journal which process its command is (Moved) and how it ended (Ran), so that its own death loses neither: if it is
+// killed, its command runs on as a child of the runner, which waits for that then.
+
+// endMargin is how much longer than the grace of its command a keeper may take.
+const endMargin = 2 * time.Second
+
+// KeepJob is the life of a keeper. args are the journal and the number of the run.
+func KeepJob(ctx context.Context, host *machine.Host, args []string) error {
+	if len(args) != 2 {
+		return exit.Usagef("cannot keep a job by hand: gpuard submit and gpuard sweep start its keeper themselves")
+	}
+	run, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	write := func(e core.Event) {
+		e.Run, e.At = run, time.Now().Truncate(time.Millisecond)
+		if err := appendEvent(args[0], e); err != nil {
+			host.Say("what is shown of this job is not up to date: " + err.Error())
+		}
+	}
+	return apprun.KeepTask(ctx, host, apprun.Notes{
+		Started: func(command int, lease string, devices []job.Given) {
+			e := core.Event{Kind: core.Moved, Command: command, Lease: lease, Devices: given(devices)}
+			if s, err := host.Proc.Stat(command); err == nil {
+				e.CommandTicks = s.Start
+			}
+			write(e)
+		},
+		Ended: func(code int, signal string, late bool, problem string) {
+			write(core.Event{Kind: core.Ran, Exit: code, Signal: signal, Late: late, Problem: problem})
+		},
+	})
+}
+
+// appendEvent writes an event into a journal that other processes write, too.
+func appendEvent(path string, e core.Event) error {
+	line, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	j, err := journal.Open(path)
+	if err != nil {
+		return err
+	}
+	defer j.Close() //nolint:errcheck // the line is written
+	return j.Append(line)
+}
+
+// keeper is the command that keeps a run, whose task it reads from c.Input.
+func (r *runner) keeper(run, before int, what Start, seat *claim.Seat) (c batch.Command, err error) {
+	task := *what.Task
+	if task.Handed, err = seat.HandOver(); err != nil {
+		return c, err
+	}
+	host := seat.Host()
+	task.Path, task.Spec.Command, task.Before, task.Machine, task.Private = what.Path, what.Argv, before, host.Machine, host.PrivateState
+	task.Spec.Name, task.Limits = what.Name, what.Limits
+	if seat.Lock != nil {
+		task.Lock = batch.LeaseFD()
+	}
+	text, err := json.Marshal(task)
+	if err != nil {
+		return c, err
+	}
+	c = batch.Command{Path: "/proc/self/exe", Argv: []string{cmp.Or(r.host.Name, "gpuard"), machine.KeeperFlag, r.journal.Path(), strconv.Itoa(run)}, Dir: what.Folder, Lease: seat.Lock,
+		Env: visible.Env(first(append(what.Env, host.Env...))).Restarted(0, "")} // that of an outer run
+	c.Input, err = batch.Input(text)
+	return c, err
+}
+
+// graceOf is how long a run may take to end; usual is that of one without a keeper.
+func (s *Start) graceOf(usual time.Duration) time.Duration {
+	if s.Task == nil {
+		return usual
+	}
+	return s.Task.Spec.Grace + endMargin
+}
+
+// isKeeper reports whether the process looks after a job: asked to end, it ends what belongs to that.
+func isKeeper(pid int) bool {
+	words := proc.New("/proc").Arguments(pid)
+	return len(words) > 1 && words[1] == machine.KeeperFlag && (words[0] == "gpuard" || words[0] == filepath.Base(os.Args[0]))
+}
+
+// commandOf is the command of a keeper that was killed, also one that has ended and waits to be reaped by this process.
+// mark is the variable by which processes of the run are known, for a keeper that was killed before it wrote down which its
+// command is.
+func commandOf(keeper core.Event, mark string) (p sys.Process, found bool) {
+	if keeper.Command > 0 {
+		p, found = sys.ReadProcess(keeper.Command)
+		return p, found && p.Start == keeper.CommandTicks && (!p.Dead() || p.Parent == os.Getpid())
+	}
+	for _, p := range batch.Processes() {
+		if p.Session != keeper.PID || p.PID == keeper.PID || p.Start < keeper.Ticks {
+			continue
+		}
+		if env, err := proc.New("/proc").Environ(p.PID); err == nil && slices.Contains(env, mark) || p.Parent == os.Getpid() {
+			return p, true
+		}
+	}
+	return p, false
+}
+
+// endOf is the event of a run's end, whose process ended so. Of a keeper what that wrote down counts. Nobody saw the end of
+// the command of a keeper that was killed before it wrote that.
+func endOf(run *core.Run, number int, ended batch.Ended) core.Event {
+	born, ran := run.Born(), run.Ran()
+	e := core.Event{Kind: core.End, Run: number, Exit: ended.Code, Signal: ended.Signal, Seconds: time.Since(born.At).Seconds(), Lease: born.Lease, Devices: born.Devices}
+	switch {
+	case !born.Kept:
+	case ran != nil:
+		e.Exit, e.Signal, e.Late, e.Problem = ran.Exit, ran.Signal, ran.Late, ran.Problem
+	case ended.Signal == "SIGKILL":
+		return core.Event{Kind: core.Gone, Run: number}
+	}
+	return e
+}
+
+// awaitProcess waits for the end of a run's process, and of its command if that was a keeper and was killed.
+func (r *runner) awaitProcess(now *atomic.Pointer[process], seat *claim.Seat) (batch.Ended, error) {
+	p := now.Load()
+	ended, err := batch.Await(p.pid)
+	if !p.kept || err != nil || ended.Signal != "SIGKILL" {
+		return ended, err
+	}
+	r.mu.Lock()
+	err = r.catchUp()
+	born, ran, mark := r.state.Runs[p.run].Born(), r.state.Runs[p.run].Ran(), r.work.Mark(p.run)
+	r.mu.Unlock()
+	if err != nil || ran != nil {
+		return ended, err
+	}
+	command, found := commandOf(born, mark)
+	if !found {
+		return ended, nil
+	}
+	r.mu.Lock()
+	r.live[command.PID], r.uses[command.PID] = seat, r.uses[p.pid]
+	r.graces[command.PID] = r.grace
+	delete(r.live, p.pid)
+	delete(r.uses, p.pid)
+	delete(r.graces, p.pid)
+	r.mu.Unlock()
+	now.Store(&process{run: p.run, pid: command.PID, start: command.Start})
+	e := core.Event{Kind: core.Moved, Run: p.run, PID: command.PID, Ticks: command.Start, Lease: born.Lease, Devices: born.Devices}
+	if err := r.add(e); err != nil {
+		r.fail(err)
+	}
+	batch.Bury(p.pid)
+	if !r.stopping.Load() {
+		r.host.Say(fmt.Sprintf("the process that looked after PID %d was killed: it runs on, and nothing is done for it any more but its --timeout", command.PID))
+	}
+	return batch.Await(command.PID)
+}
+
+// endRun asks a run to end: a keeper ends what belongs to it by itself.
+func endRun(pid int, start uint64, kept bool, signal string, known map[int]uint64) {
+	if kept {
+		batch.Ask(pid, start, signal)
+	} else {
+		batch.End(pid, signal, known)
+	}
+}
+
+// given are the devices of a plan as an event has them.
+func given(list []job.Given) (devices []core.Device) {
+	for _, d := range list {
+		devices = append(devices, core.Device{Index: d.Index, UUID: d.UUID})
+	}
+	return devices
+}

@@ -1,0 +1,106 @@
+package entry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"gpuard/internal/app/explain"
+	"gpuard/internal/app/holder"
+	"gpuard/internal/app/leases"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/measure"
+	"gpuard/internal/app/observe"
+	"gpuard/internal/app/queue"
+	apprun "gpuard/internal/app/run"
+	"gpuard/internal/app/runs"
+	"gpuard/internal/app/sweep"
+	"gpuard/internal/app/verify"
+	"gpuard/internal/host/driverchild"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/libcuda"
+	"gpuard/internal/host/limits"
+	"gpuard/internal/host/logfile"
+	"gpuard/internal/host/quotawatch"
+)
+
+// helper is a process that gpuard starts for itself. The first argument of its command line says which one it is.
+type helper struct {
+	name string
+	is   string // what it does, for people
+	lost string // what is lost when exactly this process is killed
+	reads
+	run func(ctx context.Context, host *machine.Host, args []string) error
+}
+
+// reads says how a helper reads devices.
+type reads string
+
+const (
+	nothing  reads = "nothing"  // and does not open the driver's library
+	apart    reads = "apart"    // in a child, because the helper must not end with the driver's library
+	directly reads = "directly" // another process replaces the helper when the library ends it
+)
+
+// helpers are all of them. The page docs/reference/processes.md is made from this table.
+func helpers() []helper {
+	return []helper{
+		{launch.HolderFlag, "the holder of a lease: has a second reference to its lock, cleans up when the command is gone, and writes the line of the history",
+			"nothing of the lease: the command has it too. The line of the history is written by who finds the lease next, without an exit code", nothing,
+			func(_ context.Context, host *machine.Host, args []string) error {
+				return holder.Keep(args, cmp.Or(host.Times.Touch, 24*time.Hour), cmp.Or(host.Times.Again, 15*time.Second))
+			}},
+		{machine.KeeperFlag, "the keeper of a job of a queue or a sweep: does for it what `gpuard run` does as the parent of its command",
+			"its end is still known, and its `--timeout` counts; what else was asked for ends", apart, runs.KeepJob},
+		{queue.Flag, "the keeper of a user's queue, while there is work: starts the runner, and waits for jobs that a killed runner leaves",
+			"nothing: the runner goes on, and starts another one at its end", apart, func(ctx context.Context, host *machine.Host, args []string) error {
+				host.Say = func(text string) { fmt.Fprintln(os.Stderr, "gpuard: "+text) }
+				return queue.Keep(ctx, host, args)
+			}},
+		{queue.RunnerFlag, "the runner of a queue: leases for its jobs and starts them", "nothing: the keeper of the queue waits for the jobs and starts another runner", apart,
+			func(ctx context.Context, host *machine.Host, args []string) error {
+				runs.Run(ctx, host, args, queue.Work)
+				return nil
+			}},
+		{sweep.Flag, "the runner of a sweep", "nothing: `gpuard sweep` waits for the runs and starts another runner", apart,
+			func(ctx context.Context, host *machine.Host, args []string) error {
+				runs.Run(ctx, host, args, sweep.Work)
+				return nil
+			}},
+		{limits.Flag, "becomes a job, with the limits (`ulimit`) of the shell that handed it in", "the job", apart,
+			func(_ context.Context, _ *machine.Host, args []string) error { return limits.Exec(args) }},
+		{quotawatch.Flag, "measures a share once a second, and ends a job that uses more", "nothing: the holder starts another one, up to five times a minute", apart, measure.Run},
+		{launch.VerifierFlag, "looks where a job with `--verify` runs, and says so once", "that line", apart, verify.RunVerifier},
+		{machine.RanksFlag, "starts the processes of `--ranks`, and ends them all when one fails", "that: the others run on", apart, startRanks(machine.RanksFlag)},
+		{machine.RankFlag, "becomes a process of `--torchrun`, beside its GPU", "that process", apart, startRanks(machine.RankFlag)},
+		{logfile.Flag, "copies what a command prints into the file of `--log`", "what the command prints from then on; most programs end when they print (SIGPIPE)", nothing,
+			func(_ context.Context, _ *machine.Host, args []string) error { return logfile.Copy(args) }},
+		{leases.ReserveFlag, "stands for a reservation without a command", "the reservation", apart,
+			func(_ context.Context, _ *machine.Host, args []string) error { return leases.SleepOut(args) }},
+		{observe.Flag, "reads the devices again and again for `serve` and `top`", "nothing: it is started again", directly, observe.Readings},
+		{driverchild.Flag, "reads the devices for a process that has a command to look after", "nothing: it is started again", directly, nil},
+		{libcuda.Flag, "asks the CUDA driver for `explain --probe`", "the answer", nothing, func(context.Context, *machine.Host, []string) error { return explain.Serve() }},
+	}
+}
+
+// startRanks starts the processes of a job, or becomes one of them.
+func startRanks(flag string) func(context.Context, *machine.Host, []string) error {
+	return func(_ context.Context, host *machine.Host, args []string) error {
+		return apprun.StartRanks(host, append([]string{flag}, args...))
+	}
+}
+
+// helperOf is the helper that this process is by its command line; found is false for a command of a user.
+func helperOf(args []string) (h helper, found bool) {
+	if len(args) < 2 {
+		return h, false
+	}
+	i := slices.IndexFunc(helpers(), func(h helper) bool { return h.name == args[1] })
+	if i < 0 {
+		return h, false
+	}
+	return helpers()[i], true
+}
