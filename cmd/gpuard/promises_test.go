@@ -22,9 +22,16 @@ import (
 
 // outcome is what is left of a job when it is over.
 type outcome struct {
-	said   string // its output, and what gpuard said beside it
+	log    string // file of its output; "" none
+	said   string // what else was said
 	code   int    // its exit code; -1 when a signal ended it
 	signal string // that ended it: "SIGKILL"; "" none
+}
+
+// all is its output, and what gpuard said beside it. What verifies a job may say so a moment after the end of that.
+func (o outcome) all() string {
+	text, _ := os.ReadFile(o.log)
+	return string(text) + o.said
 }
 
 // starter has a script run by a command of gpuard, with these flags, until it is over.
@@ -119,8 +126,7 @@ func upAndOver(l *jobLine, flags []string, script string) outcome {
 }
 
 func ofJob(log string, exit *int, signal string) outcome {
-	text, _ := os.ReadFile(log)
-	out := outcome{string(text), -1, signal}
+	out := outcome{log, "", -1, signal}
 	if exit != nil {
 		out.code = *exit
 	}
@@ -173,10 +179,10 @@ func TestPromises(t *testing.T) {
 				got := s.start(l, strings.Fields(p.flags), strings.ReplaceAll(p.script, "@DIR@", dir))
 				same(t, "its end", fmt.Sprint(got.code, got.signal), fmt.Sprint(p.code, p.signal))
 				for _, text := range p.says {
-					if wrong, not := strings.CutPrefix(text, "!"); not && strings.Contains(got.said, wrong) {
-						t.Errorf("it says %q:\n%s", wrong, got.said)
+					if wrong, not := strings.CutPrefix(text, "!"); not && strings.Contains(got.all(), wrong) {
+						t.Errorf("it says %q:\n%s", wrong, got.all())
 					} else if !not {
-						contains(t, got.said, text)
+						eventually(t, fmt.Sprintf("it says %q:\n%s", text, got.all()), func() bool { return strings.Contains(got.all(), text) })
 					}
 				}
 				if p.check != nil {

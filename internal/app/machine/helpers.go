@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,13 +20,14 @@ const (
 const KeeperFlag = "__keep"
 
 // OwnHelper reports whether gpuard started the process for a command (a holder, for example), or whether it is a daemon
-// of NVIDIA's Multi-Process Service. Ranks and keepers are parts of a job, not helpers.
+// of NVIDIA's Multi-Process Service. Ranks and keepers are parts of a job, not helpers. A helper has the name of the program that
+// started it: gpuard, or what this process is called.
 func OwnHelper(pid int) bool {
 	words := proc.New("/proc").Arguments(pid)
 	switch {
 	case len(words) > 0 && strings.HasPrefix(filepath.Base(words[0]), "nvidia-cuda-mps-"):
 		return true
-	case len(words) < 2 || words[0] != "gpuard":
+	case len(words) < 2 || words[0] != "gpuard" && words[0] != filepath.Base(os.Args[0]):
 		return false
 	}
 	return strings.HasPrefix(words[1], "__") && !slices.Contains([]string{RanksFlag, RankFlag, KeeperFlag}, words[1])
