@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/app/queue"
 	"gpuard/internal/gate"
 	"gpuard/internal/host/batch"
@@ -47,7 +48,7 @@ func (l *jobLine) dir() string { return durable(l.state, os.Geteuid(), "queue") 
 func (l *jobLine) processes(flag string) (pids []int) {
 	dir := l.dir()
 	for _, p := range batch.Processes() {
-		if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == flag && words[2] == dir && !p.Dead() {
+		if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == flag && strings.TrimSuffix(words[2], "/journal") == dir && !p.Dead() {
 			pids = append(pids, p.PID)
 		}
 	}
@@ -273,6 +274,9 @@ func TestQueueKill(t *testing.T) {
 		mu.Unlock()
 		file := filepath.Join(l.marks, strconv.Itoa(own))
 		what := []string{"--", "sh", "-c", fmt.Sprintf("echo $$ >> %s; sleep 0.0%d", file, own%9)}
+		if own%2 == 0 { // it has a keeper
+			what = append([]string{"--grace", "5s"}, what...)
+		}
 		if own%3 == 0 {
 			what = append([]string{"--cpu"}, what...)
 		}
@@ -301,7 +305,7 @@ func TestQueueKill(t *testing.T) {
 		}
 		time.Sleep(time.Duration(rand.IntN(40)) * time.Millisecond)
 		flags := []string{queue.Flag, queue.RunnerFlag}
-		switch rand.IntN(4) {
+		switch rand.IntN(5) {
 		case 0:
 			flags = flags[:1]
 		case 1:
@@ -311,6 +315,8 @@ func TestQueueKill(t *testing.T) {
 				_ = unix.Kill(jobs[0].PID, unix.SIGKILL)
 			}
 			flags = nil
+		case 3:
+			flags = []string{machine.KeeperFlag}
 		}
 		for _, flag := range flags {
 			for _, pid := range l.processes(flag) {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/proc"
 )
@@ -34,6 +35,7 @@ func runnerOf(visible int, dir string) int {
 type killed struct {
 	*field
 	runs, jobs  int
+	flags       []string
 	numbers     string // file to which each run appends its number
 	kills, both int
 	errs        *os.File // what the sweep says
@@ -51,7 +53,8 @@ func newKilled(t *testing.T, runs int) *killed {
 func (k *killed) begin() *exec.Cmd {
 	k.t.Helper()
 	// One write, so that it is there as a whole or not at all.
-	cmd := k.sweep("-q", "--jobs", fmt.Sprint(k.jobs), "--over", fmt.Sprintf("n=1..%d", k.runs), "--", "sh", "-c", "echo {{.n}} >>"+k.numbers+"; sleep 0.0$(({{.n}} % 8))")
+	cmd := k.sweep(append(append([]string{"-q"}, k.flags...), "--jobs", fmt.Sprint(k.jobs), "--over", fmt.Sprintf("n=1..%d", k.runs), "--",
+		"sh", "-c", "echo {{.n}} >>"+k.numbers+"; sleep 0.0$(({{.n}} % 8))")...)
 	cmd.Stderr = k.errs // a file: the process that lives on would keep a pipe open
 	if err := cmd.Start(); err != nil {
 		k.t.Fatal(err)
@@ -139,13 +142,26 @@ func TestSweepKilled(t *testing.T) {
 	})
 }
 
+// TestSweepKilledKeepers: a run whose keeper is killed goes on, and is done exactly once, whatever that one was just doing.
+func TestSweepKilledKeepers(t *testing.T) {
+	t.Parallel()
+	killing(t, soaked(10_000, 100), func(k *killed, _, _ int) {
+		for _, p := range batch.Processes() {
+			if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == machine.KeeperFlag && strings.HasPrefix(words[2], k.dir) {
+				_ = unix.Kill(p.PID, unix.SIGKILL)
+			}
+		}
+	}, "--grace", "5s")
+}
+
 // killing attacks a sweep of so many runs to its end, and another one where that was over before enough was killed, as
 // happens when the machine has much else to do.
-func killing(t *testing.T, runs int, attack func(k *killed, visible, runner int)) {
+func killing(t *testing.T, runs int, attack func(k *killed, visible, runner int), flags ...string) {
 	t.Helper()
 	kills := 0
 	for range 10 {
 		k := newKilled(t, runs)
+		k.flags = flags
 		for more := true; more; {
 			more = k.attack(func(visible, runner int) { attack(k, visible, runner) })
 		}

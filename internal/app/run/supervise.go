@@ -32,6 +32,7 @@ type supervision struct {
 	now   atomic.Pointer[launch.Child] // that runs
 	birth sync.Mutex                   // held while a child is started: before its PID is known, no child may be reaped
 	done  job.Result
+	late  atomic.Bool   // as done.TimedOut
 	left  time.Duration // of the limit of its time; 0 without one
 	kept  *os.File      // our reference to the lease, where it may be for another start; nil without one
 
@@ -91,9 +92,6 @@ func (s *supervision) run(ctx context.Context, l *Launch) (*launch.Child, error)
 		}
 		next := s.awaitCommand(ctx, l, child)
 		s.count(l, child)
-		if s.task != nil {
-			s.task.notes.Ended(s.endNote())
-		}
 		if next == nil {
 			next = s.again(ctx, l, child)
 		}
@@ -127,6 +125,9 @@ func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, erro
 	s.done.Lease, s.done.Devices = l.Lease, l.Plan.Devices
 	err := cmp.Or(ctx.Err(), s.holdReference(l))
 	c := launch.Command{Group: s.tree.Group(), Along: s.service.along, Apart: l.task != nil}
+	if l.task != nil {
+		c.Dying = s.noteEnd
+	}
 	if s.log != nil && err == nil { // before anything is said of a start: a log that cannot be written refuses the first one
 		c.Out, c.Err = s.log.Out, s.log.Err
 		if err = s.log.Note(LogLine(l.Announce() + ": " + commandLine(l.spec.Command))); err != nil && s.done.Starts > 0 {
@@ -197,6 +198,7 @@ func (s *supervision) awaitCommand(ctx context.Context, l *Launch, child *launch
 			return enough(s.doomed.Why)
 		case <-over:
 			s.done.TimedOut = true
+			s.late.Store(true)
 			return enough(fmt.Sprintf("the time is over (--timeout %s)", s.spec.Timeout))
 		case m, open := <-moves:
 			if !open {
@@ -300,12 +302,13 @@ func (s *supervision) count(l *Launch, child *launch.Child) {
 	child.Rest()
 }
 
-// endNote is how the command ended, for who may have to know it without this process.
-func (s *supervision) endNote() (code int, signal string, timedOut bool, problem string) {
-	if s.done.TimedOut {
-		return exit.TimedOut, "", true, fmt.Sprintf("ended after its time was over (--timeout %s)", s.spec.Timeout)
+// noteEnd writes down how the command ended, before this process is the only one that knows it.
+func (s *supervision) noteEnd(code int, signal string) {
+	if s.late.Load() {
+		s.task.notes.Ended(exit.TimedOut, "", true, fmt.Sprintf("ended after its time was over (--timeout %s)", s.spec.Timeout))
+		return
 	}
-	return s.done.Code, s.done.Signal, false, ""
+	s.task.notes.Ended(code, signal, false, "")
 }
 
 // spares reports processes below gpuard that are not part of the command: holders and other helpers, which end by

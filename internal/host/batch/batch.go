@@ -17,7 +17,6 @@ import (
 	"os"
 	"slices"
 	"syscall"
-	"unsafe"
 
 	"gpuard/internal/host/sys"
 
@@ -76,26 +75,11 @@ type Ended struct {
 
 // Await waits until a child has ended, and leaves it a zombie.
 func Await(pid int) (Ended, error) {
-	// siginfo_t as waitid(2) fills it, with the fields that are needed.
-	var info struct {
-		signo, errno, code, _ int32
-		pid, uid, status      int32
-		_                     [100]byte
+	code, signal, err := sys.Process{PID: pid}.AwaitEnd()
+	if err != nil {
+		return Ended{}, fmt.Errorf("cannot wait for process %d: %w", pid, err)
 	}
-	for {
-		_, _, errno := unix.Syscall6(unix.SYS_WAITID, unix.P_PID, uintptr(pid), uintptr(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOWAIT, 0, 0) //nolint:gosec // the kernel fills it
-		switch {
-		case errno == unix.EINTR:
-			continue
-		case errno != 0:
-			return Ended{}, fmt.Errorf("cannot wait for process %d: %w", pid, errno)
-		}
-		const exited = 1 // CLD_EXITED
-		if info.code == exited {
-			return Ended{Code: int(info.status)}, nil
-		}
-		return Ended{-1, unix.SignalName(syscall.Signal(info.status))}, nil
-	}
+	return Ended{code, signal}, nil
 }
 
 // Bury reaps a child that has ended. After that, another process may get its PID.

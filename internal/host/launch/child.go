@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/host/interrupt"
+	"gpuard/internal/host/sys"
 )
 
 // Command is what a child runs.
@@ -28,6 +29,10 @@ type Command struct {
 	Apart    bool         // signals to this process are not passed on: the caller acts on them
 	Group    *os.File     // folder of the cgroup that it begins in; nil, or where that cannot be: ours
 
+	// Dying is called when the child has ended, before it is reaped, with its exit code, or -1 and the signal that ended it. With
+	// it the child must be Apart. It may be nil.
+	Dying func(code int, signal string)
+
 	// Born is called right after the start, before the child's end can be noticed: its PID is its own all the while,
 	// also when it has ended. After an error the child is killed. It may be nil.
 	Born func(*Child) error
@@ -39,7 +44,8 @@ type Child struct {
 	ended   chan struct{}
 	signals *passing
 	last    atomic.Int64 // signal that was meant for it, and when (ns after its start); see Meant
-	alone   atomic.Bool  // when it stops, we do not
+	dying   func(code int, signal string)
+	alone   atomic.Bool // when it stops, we do not
 	began   time.Time
 
 	once   sync.Once
@@ -70,7 +76,7 @@ func (c Command) Start() (*Child, error) {
 		defer unix.Close(fd) //nolint:errcheck // the child has it
 	}
 	inheritIgnored()
-	child := &Child{ended: make(chan struct{}), began: time.Now()}
+	child := &Child{ended: make(chan struct{}), dying: c.Dying, began: time.Now()}
 	if c.Apart {
 		child.signals = &passing{}
 	} else {
@@ -234,6 +240,11 @@ func (c *Child) Rest() {
 // wait waits for the end, and stops when and as the child stops: not by the terminal's signal itself, which the child
 // may ignore, or act on after it has tidied up.
 func (c *Child) wait() {
+	if c.dying != nil {
+		if code, signal, err := (sys.Process{PID: c.PID()}).AwaitEnd(); err == nil {
+			c.dying(code, signal)
+		}
+	}
 	var status unix.WaitStatus
 	var usage unix.Rusage
 	for looks := 0; ; {

@@ -1,0 +1,33 @@
+package sys
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// AwaitEnd waits until the process, a child, has ended, and leaves it a zombie: nobody else gets its PID before it is reaped. It returns
+// the exit code, or -1 and the signal that ended it ("SIGKILL").
+func (p Process) AwaitEnd() (code int, signal string, err error) {
+	// siginfo_t as waitid(2) fills it, with the fields that are needed.
+	var info struct {
+		signo, errno, code, _ int32
+		pid, uid, status      int32
+		_                     [100]byte
+	}
+	for {
+		_, _, errno := unix.Syscall6(unix.SYS_WAITID, unix.P_PID, uintptr(p.PID), uintptr(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOWAIT, 0, 0) //nolint:gosec // the kernel fills it
+		switch {
+		case errno == unix.EINTR:
+			continue
+		case errno != 0:
+			return 0, "", errno
+		}
+		const exited = 1 // CLD_EXITED
+		if info.code == exited {
+			return int(info.status), "", nil
+		}
+		return -1, unix.SignalName(syscall.Signal(info.status)), nil
+	}
+}
