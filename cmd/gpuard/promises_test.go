@@ -222,7 +222,7 @@ func TestKilledKeeper(t *testing.T) {
 		}
 	}
 	text, _ := os.ReadFile(l.marks + "/on")
-	same(t, "the process that the queue shows", fmt.Sprintln(l.queue()[0].PID), string(text))
+	eventually(t, "the queue shows the process of the command", func() bool { return fmt.Sprintln(l.queue()[0].PID) == string(text) })
 	if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

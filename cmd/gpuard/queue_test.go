@@ -48,7 +48,7 @@ func (l *jobLine) dir() string { return durable(l.state, os.Geteuid(), "queue") 
 func (l *jobLine) processes(flag string) (pids []int) {
 	dir := l.dir()
 	for _, p := range batch.Processes() {
-		if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == flag && strings.TrimSuffix(words[2], "/journal") == dir && !p.Dead() {
+		if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == flag && strings.TrimSuffix(words[2], "/journal") == dir && !p.Dead() && p.Session == p.PID {
 			pids = append(pids, p.PID)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -112,6 +113,19 @@ func (k *killed) verdict(twice int) {
 		k.t.Errorf("at the end: exit %d, %+v\n%s%s", got.code, a, got.err, k.said())
 	}
 	exactlyOnce(k.t, k.numbers, 1, k.runs, twice)
+	if journal, err := os.ReadFile(filepath.Join(k.dir, "journal")); err == nil && k.t.Failed() {
+		numbers, _ := os.ReadFile(k.numbers)
+		times := map[string]int{}
+		for word := range strings.FieldsSeq(string(numbers)) {
+			times[word]++
+		}
+		for line := range strings.Lines(string(journal)) { // of those that were not done once
+			var e struct{ Run int }
+			if json.Unmarshal([]byte(line), &e) == nil && times[fmt.Sprint(e.Run+1)] != 1 {
+				k.t.Log(strings.TrimSpace(line))
+			}
+		}
+	}
 	for _, row := range k.results() {
 		if row["state"] != "ok" {
 			k.t.Errorf("run %s is %s", row["run"], row["state"])
@@ -147,7 +161,7 @@ func TestSweepKilledKeepers(t *testing.T) {
 	t.Parallel()
 	killing(t, soaked(10_000, 100), func(k *killed, _, _ int) {
 		for _, p := range batch.Processes() {
-			if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == machine.KeeperFlag && strings.HasPrefix(words[2], k.dir) {
+			if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == machine.KeeperFlag && strings.HasPrefix(words[2], k.dir) && p.Session == p.PID { // what it is just making has its words, too
 				_ = unix.Kill(p.PID, unix.SIGKILL)
 			}
 		}

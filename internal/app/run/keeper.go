@@ -51,9 +51,16 @@ func TaskOf(spec job.Spec, care *job.Care, o *Oversight, log string) *Task {
 
 // Notes are what a keeper has written down while it works.
 type Notes struct {
-	Started func(command int, lease string, devices []job.Given)         // the process after each start, and what it has
-	Ended   func(code int, signal string, timedOut bool, problem string) // each end, or why it could not be started
+	Started func(command int, lease string, devices []job.Given)                  // the process right after each start, and what it has
+	Ended   func(command, code int, signal string, timedOut bool, problem string) // each end, or why it could not be started
 }
+
+// keeperName is what ps calls a keeper.
+const keeperName = "gpuard"
+
+// IsKeeperName reports whether the kernel calls a process so that is a keeper, or one that a keeper has made and that has not
+// executed anything: by the name of the keeper, or where another thread has made it by that of the file /proc/self/exe.
+func IsKeeperName(name string) bool { return name == keeperName || name == "exe" }
 
 // KeepTask is the life of a keeper: it starts the command, does for it what gpuard run does, and ends as the command
 // did. SIGTERM, SIGINT and SIGHUP ask it to end the command, with everything that the command started.
@@ -69,7 +76,7 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 	if err := emptyInput(); err != nil {
 		return err
 	}
-	daemonize.Call("gpuard")
+	daemonize.Call(keeperName)
 	host.Machine, host.PrivateState = t.Machine, t.Private
 	host.Say = func(text string) { // standard error is the log of the job, unless that is written by the one of its run
 		if t.Care.Log == "" {
@@ -88,7 +95,7 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 	case err != nil && ctx.Err() != nil: // asked to end before the start
 		interrupt.Die(syscall.SIGTERM)
 	case err != nil:
-		notes.Ended(exit.Run(err), "", false, err.Error())
+		notes.Ended(0, exit.Run(err), "", false, err.Error())
 		return err
 	}
 	end()
@@ -97,12 +104,10 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 
 // told hears of each start: just before it, and right after it with the command's PID.
 func (t *Task) told(l *Launch, pid int) error {
-	if pid != 0 {
-		t.notes.Started(pid, l.Lease, l.Plan.Devices)
-		return nil
-	}
 	for _, note := range l.Plan.Notes {
-		l.host.Say(note)
+		if pid == 0 {
+			l.host.Say(note)
+		}
 	}
 	return nil
 }

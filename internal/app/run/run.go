@@ -206,7 +206,13 @@ func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, err
 	}
 	l.keepPort(true)
 	defer l.keepPort(false)
-	if l.claimed == nil {
+	noted := func(child *launch.Child) error {
+		if l.task != nil {
+			l.task.notes.Started(child.PID(), l.Lease, l.Plan.Devices)
+		}
+		return nil
+	}
+	if c.Born = noted; l.claimed == nil {
 		return c.Start()
 	}
 	var err error
@@ -214,7 +220,10 @@ func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, err
 		l.release()
 		return nil, err
 	}
-	c.Born = func(child *launch.Child) error { return l.handOver(child, c.Keep, most) }
+	c.Born = func(child *launch.Child) error {
+		_ = noted(child) // first: from now on its end is known, whatever becomes of this process
+		return l.handOver(child, c.Keep, most)
+	}
 	child, err := c.Start()
 	l.claimed.Unwatch() // not before: the child would have the last one, and its exec would wait for the close
 	if err != nil {

@@ -303,12 +303,12 @@ func (s *supervision) count(l *Launch, child *launch.Child) {
 }
 
 // noteEnd writes down how the command ended, before this process is the only one that knows it.
-func (s *supervision) noteEnd(code int, signal string) {
+func (s *supervision) noteEnd(pid, code int, signal string) {
 	if s.late.Load() {
-		s.task.notes.Ended(exit.TimedOut, "", true, fmt.Sprintf("ended after its time was over (--timeout %s)", s.spec.Timeout))
+		s.task.notes.Ended(pid, exit.TimedOut, "", true, fmt.Sprintf("ended after its time was over (--timeout %s)", s.spec.Timeout))
 		return
 	}
-	s.task.notes.Ended(code, signal, false, "")
+	s.task.notes.Ended(pid, code, signal, false, "")
 }
 
 // spares reports processes below gpuard that are not part of the command: holders and other helpers, which end by

@@ -56,8 +56,8 @@ func KeepJob(ctx context.Context, host *machine.Host, args []string) error {
 			}
 			write(e)
 		},
-		Ended: func(code int, signal string, late bool, problem string) {
-			write(core.Event{Kind: core.Ran, Exit: code, Signal: signal, Late: late, Problem: problem})
+		Ended: func(command, code int, signal string, late bool, problem string) {
+			write(core.Event{Kind: core.Ran, Command: command, Exit: code, Signal: signal, Late: late, Problem: problem})
 		},
 	})
 }
@@ -113,22 +113,41 @@ func isKeeper(pid int) bool {
 }
 
 // commandOf is the command of a keeper that was killed, also one that has ended and waits to be reaped by this process.
-// mark is the variable by which processes of the run are known, for a keeper that was killed before it wrote down which its
-// command is.
+// mark is the variable that processes of the run have.
 func commandOf(keeper core.Event, mark string) (p sys.Process, found bool) {
 	if keeper.Command > 0 {
 		p, found = sys.ReadProcess(keeper.Command)
 		return p, found && p.Start == keeper.CommandTicks && (!p.Dead() || p.Parent == os.Getpid())
 	}
+	for end := time.Now().Add(mostExec); ; time.Sleep(time.Millisecond) {
+		p, found, executed := firstBelow(keeper, mark)
+		if !found || executed || time.Now().After(end) {
+			return p, found
+		}
+	}
+}
+
+// firstBelow is the command of a keeper that was killed before it wrote down which that is: the oldest process of its
+// session that has executed a program. One that has not may be about to, or is a process of the keeper's own, such as the
+// one by which Go's package os finds out what the kernel can.
+func firstBelow(keeper core.Event, mark string) (first sys.Process, found, executed bool) {
 	for _, p := range batch.Processes() {
 		if p.Session != keeper.PID || p.PID == keeper.PID || p.Start < keeper.Ticks {
 			continue
 		}
-		if env, err := proc.New("/proc").Environ(p.PID); err == nil && slices.Contains(env, mark) || p.Parent == os.Getpid() {
-			return p, true
+		env, err := proc.New("/proc").Environ(p.PID)
+		ours := err == nil && slices.Contains(env, mark)
+		if now, ok := sys.ReadProcess(p.PID); ok && now.Start == p.Start { // it may have ended, or executed its program, meanwhile
+			p = now
+		}
+		switch executed := !apprun.IsKeeperName(p.Name); {
+		case executed && (ours && !p.Dead() || p.Dead() && p.Parent == os.Getpid()):
+			return p, true, true
+		case !p.Dead() && !found:
+			first, found = p, true
 		}
 	}
-	return p, false
+	return first, found, false
 }
 
 // endOf is the event of a run's end, whose process ended so. Of a keeper what that wrote down counts. Nobody saw the end of

@@ -37,7 +37,7 @@ type Event struct {
 	Run     int       `json:"run"`
 	At      time.Time `json:"at"`
 	PID     int       `json:"pid,omitempty"`
-	Command int       `json:"command,omitempty"` // of Moved: the command of a keeper, which is PID
+	Command int       `json:"command,omitempty"` // of Moved and Ran: the command of a keeper, which is PID
 
 	CommandTicks uint64 `json:"command_ticks,omitempty"` // its start time
 

@@ -230,7 +230,9 @@ func (s *State) Add(e Event) error {
 		r.begun = &begun
 		s.move(e.Run, phase)
 	case e.Kind == Moved && open:
-		r.begun, r.ran = e.movedFrom(*r.begun), nil
+		if r.begun = e.movedFrom(*r.begun); r.ran != nil && r.ran.Command != e.Command { // a short command ends before its Moved is written
+			r.ran = nil
+		}
 	case e.Kind == Ran && open:
 		ran := e
 		r.ran = &ran

@@ -43,6 +43,13 @@ func TestState(t *testing.T) {
 	if born := s.Runs[2].Born(); born.PID != 10 || born.Ticks != 2 || born.Kept || born.Command != 0 || born.Lease != "b" || s.Runs[2].Starts != 2 {
 		t.Errorf("its keeper was killed: %+v", born)
 	}
+	add("", Event{Kind: Begin, Run: 3}, Event{Kind: Start, Run: 3, PID: 8, Kept: true}, Event{Kind: Ran, Run: 3, Command: 11, Exit: 5}, Event{Kind: Moved, Run: 3, Command: 11})
+	if ran := s.Runs[3].Ran(); ran == nil || ran.Exit != 5 {
+		t.Errorf("its command was faster than the Moved of its keeper: %+v", ran)
+	}
+	if add("", Event{Kind: Moved, Run: 3, Command: 12}); s.Runs[3].Ran() != nil {
+		t.Error("its command was started again, and counts as ended")
+	}
 	if s.Read([]byte(`{"is":"end"`), 0) == nil {
 		t.Error("half an event was accepted")
 	}

@@ -29,9 +29,9 @@ type Command struct {
 	Apart    bool         // signals to this process are not passed on: the caller acts on them
 	Group    *os.File     // folder of the cgroup that it begins in; nil, or where that cannot be: ours
 
-	// Dying is called when the child has ended, before it is reaped, with its exit code, or -1 and the signal that ended it. With
-	// it the child must be Apart. It may be nil.
-	Dying func(code int, signal string)
+	// Dying is called when the child has ended, before it is reaped, with its PID and its exit code, or -1 and the signal that
+	// ended it. With it the child must be Apart. It may be nil.
+	Dying func(pid, code int, signal string)
 
 	// Born is called right after the start, before the child's end can be noticed: its PID is its own all the while,
 	// also when it has ended. After an error the child is killed. It may be nil.
@@ -44,7 +44,7 @@ type Child struct {
 	ended   chan struct{}
 	signals *passing
 	last    atomic.Int64 // signal that was meant for it, and when (ns after its start); see Meant
-	dying   func(code int, signal string)
+	dying   func(pid, code int, signal string)
 	alone   atomic.Bool // when it stops, we do not
 	began   time.Time
 
@@ -242,7 +242,7 @@ func (c *Child) Rest() {
 func (c *Child) wait() {
 	if c.dying != nil {
 		if code, signal, err := (sys.Process{PID: c.PID()}).AwaitEnd(); err == nil {
-			c.dying(code, signal)
+			c.dying(c.PID(), code, signal)
 		}
 	}
 	var status unix.WaitStatus
