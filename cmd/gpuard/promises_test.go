@@ -208,6 +208,31 @@ func TestKeptJobIsEndedByItsSignal(t *testing.T) {
 	same(t, "its state and what it says", fmt.Sprint(job.State, " ", string(text)), fmt.Sprint(queue.Cancelled, " was asked\n"))
 }
 
+// TestAllKilled: a job goes on when its keeper is killed with both processes of the queue, and the next ones wait for it.
+func TestAllKilled(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 1)
+	script := fmt.Sprintf(`echo $$ >>%[1]s/on; while test ! -e %[1]s/end; do sleep 0.05; done; exit 7`, l.marks)
+	same(t, "submit", run(t, l.submitting("--timeout", "1h", "--", "sh", "-c", script)).code, 0)
+	eventually(t, "it runs", func() bool { _, err := os.Stat(l.marks + "/on"); return err == nil })
+	for _, flag := range []string{queue.Flag, queue.RunnerFlag, machine.KeeperFlag} {
+		for _, pid := range l.processes(flag) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	text, _ := os.ReadFile(l.marks + "/on")
+	eventually(t, "the queue shows it again", func() bool { jobs := l.queue(); return len(jobs) == 1 && fmt.Sprintln(jobs[0].PID) == string(text) })
+	writeFile(t, filepath.Join(l.marks, "end"), "", 0o600)
+	l.drained()
+	job := l.history()[0]
+	starts, _ := os.ReadFile(filepath.Join(l.marks, "on"))
+	same(t, "starts", strings.Count(string(starts), "\n"), 1)
+	if job.State != queue.Lost { // before Linux 6.15 nobody can know
+		same(t, "exit", *job.Exit, 7)
+	}
+	l.nothingLeft()
+}
+
 // TestKilledKeeper: a job whose keeper is killed runs on, once, and its end is known.
 func TestKilledKeeper(t *testing.T) {
 	t.Parallel()

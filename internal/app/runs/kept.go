@@ -115,7 +115,10 @@ func isKeeper(pid int) bool {
 // commandOf is the command of a keeper that was killed, also one that has ended and waits to be reaped by this process.
 // mark is the variable that processes of the run have.
 func commandOf(keeper core.Event, mark string) (p sys.Process, found bool) {
-	if keeper.Command > 0 {
+	switch {
+	case keeper.PID == 0: // the session of the kernel's own threads
+		return p, false
+	case keeper.Command > 0:
 		p, found = sys.ReadProcess(keeper.Command)
 		return p, found && p.Start == keeper.CommandTicks && (!p.Dead() || p.Parent == os.Getpid())
 	}

@@ -29,6 +29,11 @@ func (c *conductor) recover() error {
 		if born.Boot == boot {
 			one.pid, one.start, one.kept = c.survivor(run, born)
 		}
+		if born.Kept && !one.kept && one.pid > 0 { // its keeper was killed
+			if err := c.Add(core.Event{Kind: core.Moved, Run: run, At: time.Now(), PID: one.pid, Ticks: one.start, Lease: born.Lease, Devices: born.Devices}); err != nil {
+				return err
+			}
+		}
 		c.left = append(c.left, one)
 		if c.Host.Proc.Alive(one.pid, one.start) {
 			alive++
@@ -101,7 +106,9 @@ func (c *conductor) strayEnded(e strayEnd, write func(core.Event) error) error {
 			return err
 		}
 		run := &c.State.Runs[e.run]
-		command, found := commandOf(run.Born(), c.Mark+"="+c.Path(e.run))
+		keeper := run.Born()
+		keeper.PID, keeper.Ticks = e.pid, e.start // which its Begin does not name
+		command, found := commandOf(keeper, c.Mark+"="+c.Path(e.run))
 		if run.Ran() == nil && found {
 			c.left[i] = stray{run: e.run, pid: command.PID, start: command.Start, child: command.Parent == os.Getpid()}
 			c.await(c.left[i])
@@ -163,7 +170,10 @@ const mostExec = time.Second
 // looked for again, because a run that is taken for gone is done once more.
 func (c *conductor) survivor(run int, born core.Event) (pid int, start uint64, kept bool) {
 	if c.State.Runs[run].Phase == core.Running {
-		if command, found := commandOf(born, c.Mark+"="+c.Path(run)); born.Kept && !c.Host.Proc.Alive(born.PID, born.Ticks) && found && c.State.Runs[run].Ran() == nil {
+		if !born.Kept || c.Host.Proc.Alive(born.PID, born.Ticks) || c.State.Runs[run].Ran() != nil {
+			return born.PID, born.Ticks, born.Kept
+		}
+		if command, found := commandOf(born, c.Mark+"="+c.Path(run)); found {
 			return command.PID, command.Start, false
 		}
 		return born.PID, born.Ticks, born.Kept
