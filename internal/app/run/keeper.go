@@ -86,10 +86,10 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 	signals := slices.DeleteFunc([]os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}, signal.Ignored) // which the command inherits
 	ctx, stop := signal.NotifyContext(ctx, signals...)
 	defer stop()
-	l, err := t.launch(ctx, host)
+	l, err := t.prepareLaunch(ctx, host)
 	var end func()
 	if err == nil {
-		_, end, err = l.Supervise(ctx, t.Care, t.told)
+		_, end, err = l.Supervise(ctx, t.Care, t.sayNotes)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil: // asked to end before the start
@@ -102,8 +102,8 @@ func KeepTask(ctx context.Context, host *machine.Host, notes Notes) error {
 	return nil
 }
 
-// told hears of each start: just before it, and right after it with the command's PID.
-func (t *Task) told(l *Launch, pid int) error {
+// sayNotes writes the notes of the plan into the log before each start, when pid is 0.
+func (t *Task) sayNotes(l *Launch, pid int) error {
 	for _, note := range l.Plan.Notes {
 		if pid == 0 {
 			l.host.Say(note)
@@ -112,8 +112,8 @@ func (t *Task) told(l *Launch, pid int) error {
 	return nil
 }
 
-// launch is the task, about to start.
-func (t *Task) launch(ctx context.Context, host *machine.Host) (l *Launch, err error) {
+// prepareLaunch is the task, about to start.
+func (t *Task) prepareLaunch(ctx context.Context, host *machine.Host) (l *Launch, err error) {
 	var lock *os.File
 	if t.Lock > 0 {
 		syscall.CloseOnExec(t.Lock)

@@ -77,7 +77,7 @@ func (c *conductor) leaveTo(open []int) {
 		born := c.State.Runs[run].Born()
 		one := stray{run: run, pid: born.PID, start: born.Ticks, kept: born.Kept, child: true}
 		c.left = append(c.left, one)
-		c.await(one)
+		c.awaitStray(one)
 	}
 }
 

@@ -50,7 +50,7 @@ func KeepJob(ctx context.Context, host *machine.Host, args []string) error {
 	}
 	return apprun.KeepTask(ctx, host, apprun.Notes{
 		Started: func(command int, lease string, devices []job.Given) {
-			e := core.Event{Kind: core.Moved, Command: command, Lease: lease, Devices: given(devices)}
+			e := core.Event{Kind: core.Moved, Command: command, Lease: lease, Devices: eventDevices(devices)}
 			if s, err := host.Proc.Stat(command); err == nil {
 				e.CommandTicks = s.Start
 			}
@@ -76,8 +76,8 @@ func appendEvent(path string, e core.Event) error {
 	return j.Append(line)
 }
 
-// keeper is the command that keeps a run, whose task it reads from c.Input.
-func (r *runner) keeper(run, before int, what Start, seat *claim.Seat) (c batch.Command, err error) {
+// keeperCommand is the command that keeps a run, whose task it reads from c.Input.
+func (r *runner) keeperCommand(run, before int, what Start, seat *claim.Seat) (c batch.Command, err error) {
 	task := *what.Task
 	if task.Handed, err = seat.HandOver(); err != nil {
 		return c, err
@@ -153,8 +153,8 @@ func firstBelow(keeper core.Event, mark string) (first sys.Process, found, execu
 	return first, found, false
 }
 
-// endOf is the event of a run's end, whose process ended so. Of a keeper what that wrote down counts. Nobody saw the end of
-// the command of a keeper that was killed before it wrote that.
+// endOf returns the event for the end of a run. ended is how its process ended. If that was a keeper, what the keeper wrote
+// down about its command counts instead; if the keeper was killed before it wrote that, the end is unknown.
 func endOf(run *core.Run, number int, ended batch.Ended) core.Event {
 	born, ran := run.Born(), run.Ran()
 	e := core.Event{Kind: core.End, Run: number, Exit: ended.Code, Signal: ended.Signal, Seconds: time.Since(born.At).Seconds(), Lease: born.Lease, Devices: born.Devices}
@@ -214,8 +214,8 @@ func endRun(pid int, start uint64, kept bool, signal string, known map[int]uint6
 	}
 }
 
-// given are the devices of a plan as an event has them.
-func given(list []job.Given) (devices []core.Device) {
+// eventDevices are the devices of a plan as an event has them.
+func eventDevices(list []job.Given) (devices []core.Device) {
 	for _, d := range list {
 		devices = append(devices, core.Device{Index: d.Index, UUID: d.UUID})
 	}

@@ -38,7 +38,7 @@ func (c *conductor) recover() error {
 		if c.Host.Proc.Alive(one.pid, one.start) {
 			alive++
 		}
-		c.await(one)
+		c.awaitStray(one)
 	}
 	if c.Queue {
 		return nil
@@ -82,8 +82,8 @@ type strayEnd struct {
 	err   error
 }
 
-// await has the end of a stray come.
-func (c *conductor) await(s stray) {
+// awaitStray has the end of a stray come.
+func (c *conductor) awaitStray(s stray) {
 	go func() {
 		e := strayEnd{stray: s}
 		switch {
@@ -111,9 +111,9 @@ func (c *conductor) strayEnded(e strayEnd, write func(core.Event) error) error {
 		command, found := commandOf(keeper, c.Mark+"="+c.Path(e.run))
 		if run.Ran() == nil && found {
 			c.left[i] = stray{run: e.run, pid: command.PID, start: command.Start, child: command.Parent == os.Getpid()}
-			c.await(c.left[i])
+			c.awaitStray(c.left[i])
 			err := c.Add(core.Event{Kind: core.Moved, Run: e.run, At: time.Now(), PID: command.PID, Ticks: command.Start, Lease: run.Born().Lease, Devices: run.Born().Devices})
-			c.bury(e.stray)
+			c.buryStray(e.stray)
 			return err
 		}
 		e.known = e.known || run.Ran() != nil
@@ -128,12 +128,12 @@ func (c *conductor) strayEnded(e strayEnd, write func(core.Event) error) error {
 	event.Stopped = c.now.Stopped && event.Kind == core.End
 	c.left = slices.Delete(c.left, i, i+1)
 	err := write(event)
-	c.bury(e.stray)
+	c.buryStray(e.stray)
 	return err
 }
 
-// bury reaps the process of a stray, if it is a child.
-func (c *conductor) bury(s stray) {
+// buryStray reaps the process of a stray, if it is a child.
+func (c *conductor) buryStray(s stray) {
 	if s.child {
 		batch.Bury(s.pid)
 	}

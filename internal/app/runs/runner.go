@@ -265,7 +265,7 @@ func (r *runner) listen() {
 
 // endAll asks everything below this process to end, and kills what does not in time, or when it is asked twice.
 func (r *runner) endAll(all *proctree.Tree, over <-chan struct{}, signals <-chan os.Signal) {
-	grace := time.NewTimer(r.patience())
+	grace := time.NewTimer(r.longestGrace())
 	defer grace.Stop()
 	all.Signal("SIGTERM")
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
@@ -432,7 +432,7 @@ func (r *runner) add(e core.Event) error {
 		return err
 	}
 	err = r.catchUp()
-	if err == nil && e.Kind == core.End && r.work.Ended != nil && r.state.Over(e.Run) {
+	if err == nil && (e.Kind == core.End || e.Kind == core.Gone) && r.work.Ended != nil && r.state.Over(e.Run) {
 		r.attended.Go(func() { r.over(e.Run) })
 	}
 	return err

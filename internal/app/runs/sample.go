@@ -33,7 +33,7 @@ func (r *runner) sample(ctx context.Context) {
 		}
 		r.mu.Lock()
 		plans := map[int]job.Plan{}
-		moved := r.moved()
+		moved := r.leasesLeft()
 		for pid, seat := range r.live {
 			if len(seat.Plan.Devices) > 0 && !moved[seat.Lease] {
 				plans[pid] = seat.Plan
@@ -61,8 +61,8 @@ func (r *runner) sample(ctx context.Context) {
 	}
 }
 
-// moved are the leases that keepers have given up for others. The lock is held.
-func (r *runner) moved() map[string]bool {
+// leasesLeft are the leases that keepers have given up for others. The lock is held.
+func (r *runner) leasesLeft() map[string]bool {
 	now := map[string]bool{}
 	for _, run := range r.state.In(core.Running) {
 		now[r.state.Runs[run].Born().Lease] = true

@@ -40,7 +40,7 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	r.mu.Lock()
 	before := r.state.Runs[run].Starts
 	r.mu.Unlock()
-	command, err := r.command(run, before, what, seat)
+	command, err := r.processCommand(run, before, what, seat)
 	if err != nil { // it cannot be handed to a keeper
 		r.leaveProcessor(what)
 		_ = seat.Leave()
@@ -68,7 +68,7 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 		why := fmt.Sprintf("cannot run %q: %v", what.Argv[0], err)
 		return r.add(core.Event{Kind: core.End, Run: run, Exit: 126, Problem: why})
 	}
-	e := core.Event{Kind: core.Start, Run: run, PID: pid, Boot: r.boot, Lease: seat.Lease, Devices: given(seat.Plan.Devices), Kept: begin.Kept, Grace: begin.Grace}
+	e := core.Event{Kind: core.Start, Run: run, PID: pid, Boot: r.boot, Lease: seat.Lease, Devices: eventDevices(seat.Plan.Devices), Kept: begin.Kept, Grace: begin.Grace}
 	if stat, err := r.host.Proc.Stat(pid); err == nil {
 		e.Ticks = stat.Start
 	}
@@ -99,14 +99,14 @@ func (r *runner) startProcess(run int, command batch.Command, what Start, seat *
 	return pid, err
 }
 
-// command is what is started for a run that was started so often before: itself, with its limits where they are not those
+// processCommand is what is started for a run that was started so often before: itself, with its limits where they are not those
 // that it gets anyway, or its keeper.
-func (r *runner) command(run, before int, what Start, seat *claim.Seat) (batch.Command, error) {
+func (r *runner) processCommand(run, before int, what Start, seat *claim.Seat) (batch.Command, error) {
 	if what.Limits != "" && what.Limits == r.limits() {
 		what.Limits = ""
 	}
 	if what.Task != nil {
-		return r.keeper(run, before, what, seat)
+		return r.keeperCommand(run, before, what, seat)
 	}
 	c := batch.Command{Path: what.Path, Argv: what.Argv, Dir: what.Folder, Lease: seat.Lock, Env: visible.Env(first(append(what.Env, seat.Env...))).Restarted(before, "")}
 	if what.Limits != "" {
@@ -288,8 +288,8 @@ func (r *runner) limit(now *atomic.Pointer[process], most, grace time.Duration) 
 	}
 }
 
-// patience is how long what runs has to end.
-func (r *runner) patience() time.Duration {
+// longestGrace is how long what runs has to end.
+func (r *runner) longestGrace() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	longest := r.grace

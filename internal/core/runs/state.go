@@ -236,7 +236,7 @@ func (s *State) Add(e Event) error {
 	case e.Kind == Ran && open:
 		ran := e
 		r.ran = &ran
-	case e.Kind == Moved, e.Kind == Ran: // of a keeper that nobody waits for any more
+	case e.Kind == Moved, e.Kind == Ran: // the run is over: this changes nothing
 	case e.Kind == End && open:
 		s.end(e.Run, e)
 	case e.Kind == Gone && open:

@@ -178,7 +178,7 @@ func below(pids []int, children map[int][]int) map[int]bool {
 // also continues stopped members, so that they receive it.
 func (t *Tree) Signal(name string) bool {
 	members, _ := t.members()
-	kept := t.kept(members)
+	kept := t.belowKeepers(members)
 	for pid, p := range members {
 		if kept[pid] {
 			continue
@@ -190,8 +190,8 @@ func (t *Tree) Signal(name string) bool {
 	return len(members) > 0
 }
 
-// kept are the members below a child that keeps them.
-func (t *Tree) kept(members map[int]sys.Process) map[int]bool {
+// belowKeepers are the members below a child that keeps them.
+func (t *Tree) belowKeepers(members map[int]sys.Process) map[int]bool {
 	if t.keeps == nil {
 		return nil
 	}

@@ -148,7 +148,7 @@ func unasked(cmd *cobra.Command, spec *job.Spec, care *job.Care) {
 	}
 }
 
-// keptCare is care without the size of a log that nobody has limited.
+// keptCare returns care with a log limit only if --log-limit was given.
 func keptCare(cmd *cobra.Command, care *job.Care) *job.Care {
 	if !cmd.Flags().Changed("log-limit") {
 		care.LogLimit = 0
