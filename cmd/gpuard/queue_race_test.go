@@ -42,7 +42,8 @@ func TestQueueAsked(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range soaked(400, 10) {
 		mark := filepath.Join(l.marks, fmt.Sprint("live-", i))
-		words := []string{"--retry", "3:any", "--", "sh", "-c", fmt.Sprintf("exec 9>%s; flock -n 9 || touch %[1]s-twice; sleep 0.0%d 9>&-", mark, i%5)}
+		script := fmt.Sprintf(`exec 9>%s; flock -n 9 || { date +%%T.%%N; echo "$$ is not alone"; for p in /proc/[0-9]*; do test $p/fd/9 -ef %[1]s && cat $p/stat; done; } >%[1]s-twice 2>&1; sleep 0.0%d 9>&-`, mark, i%5)
+		words := []string{"--retry", "3:any", "--", "sh", "-c", script}
 		if i%3 == 0 {
 			words = append([]string{"--cpu"}, words...)
 		}
@@ -66,8 +67,11 @@ func TestQueueAsked(t *testing.T) {
 	}
 	l.drained()
 	same(t, "impossible lines", l.odd(), 0)
-	if twice, _ := filepath.Glob(filepath.Join(l.marks, "*-twice")); len(twice) > 0 {
-		t.Errorf("ran twice at the same time: %q (%d were left at the end)", twice, n)
+	list, _ := filepath.Glob(filepath.Join(l.marks, "*-twice"))
+	for _, path := range list {
+		who, _ := os.ReadFile(path)
+		journal, _ := os.ReadFile(filepath.Join(l.dir(), "journal"))
+		t.Errorf("ran twice at the same time: %s (%d were left at the end)\n%s\n%s", path, n, who, journal)
 	}
 	same(t, "one more job", run(t, l.submitting("--", "true")).code, 0)
 	l.drained()

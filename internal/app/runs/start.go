@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/app/claim"
 	apprun "gpuard/internal/app/run"
+	"gpuard/internal/core/job"
 	core "gpuard/internal/core/runs"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/batch"
@@ -279,7 +280,7 @@ func (r *runner) limit(now *atomic.Pointer[process], most, grace time.Duration) 
 		case <-ended:
 		case <-time.After(grace):
 		}
-		batch.End(now.Load().pid, "SIGKILL", known)
+		batch.Kill(now.Load().pid, known, job.Dying) // before the run may be started again
 		answer <- late
 	}()
 	return func() bool {

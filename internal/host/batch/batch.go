@@ -17,6 +17,7 @@ import (
 	"os"
 	"slices"
 	"syscall"
+	"time"
 
 	"gpuard/internal/host/sys"
 
@@ -167,6 +168,13 @@ func End(leader int, signal string, known map[int]uint64) bool {
 		found = found || err == nil
 	}
 	return found
+}
+
+// Kill kills what End would ask, again and again until nothing of it is left, or patience is over: a process that was killed
+// still has its files until the kernel has come round to ending it, and may have started another one meanwhile.
+func Kill(leader int, known map[int]uint64, patience time.Duration) {
+	for end := time.Now().Add(patience); End(leader, "SIGKILL", known) && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	}
 }
 
 // Input is an open file with this text, to be read from its beginning.

@@ -171,3 +171,26 @@ func TestEnd(t *testing.T) {
 	}
 	Bury(pid)
 }
+
+// TestKill: of a process whose children start others all the time nothing lives any more when Kill returns.
+func TestKill(t *testing.T) {
+	pid, log := begin(t, `for i in $(seq 60); do (trap "" TERM; while :; do sleep 0.001; done) & done; echo all; wait`)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if text, _ := os.ReadFile(log); string(text) == "all\n" {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("they were not started")
+		}
+	}
+	known := map[int]uint64{}
+	End(pid, "SIGTERM", known)
+	_, _ = Await(pid)
+	Kill(pid, known, 20*time.Second)
+	for _, p := range Processes() {
+		if p.Session == pid && !p.Dead() {
+			t.Errorf("%d lives: %+v", p.PID, p)
+		}
+	}
+	Bury(pid)
+}
