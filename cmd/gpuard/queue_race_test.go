@@ -42,7 +42,7 @@ func TestQueueAsked(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range soaked(400, 10) {
 		mark := filepath.Join(l.marks, fmt.Sprint("live-", i))
-		script := fmt.Sprintf(`exec 9>%s; flock -n 9 || { date +%%T.%%N; echo "$$ is not alone"; for p in /proc/[0-9]*; do test $p/fd/9 -ef %[1]s && cat $p/stat; done; } >%[1]s-twice 2>&1; sleep 0.0%d 9>&-`, mark, i%5)
+		script := fmt.Sprintf(`exec 9>%s; flock -n 9 || { date +%%T.%%N; echo "$$ is not alone"; for p in /proc/[0-9]*; do test $p/fd/9 -ef %[1]s && cat $p/stat; done; } >%[1]s-twice 2>&1; sleep 0.0%d 9>&-; :`, mark, i%5)
 		words := []string{"--retry", "3:any", "--", "sh", "-c", script}
 		if i%3 == 0 {
 			words = append([]string{"--cpu"}, words...)
