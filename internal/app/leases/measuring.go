@@ -14,7 +14,7 @@ import (
 )
 
 // unmeasured finds the shared leases that no process measures although they are recorded as measured, because the
-// measuring process and the holder that would restart it were both killed, and removes their level. A lease whose
+// measuring process and all holders that would restart it were killed, and removes their level. A lease whose
 // processes cannot be seen here is left as it is.
 func unmeasured(host *machine.Host, held []job.Lease) (notes []string) {
 	if !host.Hardware() {
@@ -28,7 +28,7 @@ func unmeasured(host *machine.Host, held []job.Lease) (notes []string) {
 		if _, asked := known[l.UID]; !asked {
 			known[l.UID] = measurers(host, l.UID)
 		}
-		if !slices.ContainsFunc(known[l.UID], func(line string) bool { return strings.HasSuffix(line, " "+l.ID) }) {
+		if !slices.ContainsFunc(known[l.UID], func(line string) bool { return measure.Sees(line, l.ID) }) {
 			held[i].Quota = job.NoQuota
 			notes = append(notes, fmt.Sprintf("no process enforces the share of lease %s of %s (%s) any more: the one that measured it was killed, and its holder too", l.ID, l.User, l.Share))
 		}
@@ -36,7 +36,7 @@ func unmeasured(host *machine.Host, held []job.Lease) (notes []string) {
 	return notes
 }
 
-// measurers lists the command lines of a user's processes that measure; each ends with the lease.
+// measurers lists the command lines of a user's processes that measure.
 func measurers(host *machine.Host, uid uint32) (lines []string) {
 	for _, pid := range host.Proc.Of(uid) {
 		if line := host.Proc.Describe(pid).Command; strings.Contains(line, " "+quotawatch.Flag+" ") {

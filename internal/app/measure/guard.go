@@ -2,6 +2,7 @@ package measure
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"gpuard/internal/core/job"
@@ -9,16 +10,28 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// restarts is how often in a row a holder starts again what measures; one that lived for settled starts the count anew.
+// restarts is how often in a row a guard starts again what measures; one that lived for settled starts the count anew.
 const (
 	restarts = 5
 	settled  = time.Minute
 )
 
-// Guard keeps a process running that measures a shared lease, until done is closed. process is a pidfd of the lease's
-// command. The measuring process is a child of the holder, which therefore sees its death immediately: it tells the
-// command's standard error and starts another one. If that fails repeatedly, the lease records that it is not measured.
-// The death of the holder changes nothing: the measuring process lives on.
+// What a process that measures is to measure.
+const (
+	allShares = "all" // those of its user
+	oneShare  = "one"
+)
+
+// Sees reports whether the process with this command line measures a lease of its user.
+func Sees(commandLine, lease string) bool {
+	return strings.HasSuffix(commandLine, " "+allShares) || strings.HasSuffix(commandLine, " "+lease+" "+oneShare)
+}
+
+// Guard sees to it that a shared lease is measured, until done is closed. process is a pidfd of the lease's command. While
+// another process measures all shares of this user Guard sleeps; when that ends, one of the guards starts the next one. The
+// measuring process is a child of the holder, which therefore sees its death immediately: it tells the command's standard
+// error and starts another one. If that fails repeatedly, the lease records that it is not measured. The death of the
+// holder changes nothing: the measuring process lives on.
 func Guard(process int, folder *store.Folder, l job.Lease, done <-chan struct{}) {
 	if l.Share == 0 || l.Quota == job.NoQuota {
 		return
@@ -26,10 +39,7 @@ func Guard(process int, folder *store.Folder, l job.Lease, done <-chan struct{})
 	say := func(text string) { _ = quotawatch.Tell(process, l.PID, "gpuard: "+text+"\n") }
 	for deaths := 1; ; deaths++ {
 		began := time.Now()
-		cmd, err := quotawatch.Start(process, folder.Path, l.ID)
-		if err == nil {
-			err = cmd.Wait()
-		}
+		err := startMeasurer(folder, l, done)
 		if err == nil || closed(done) { // the lease is over
 			return
 		}
@@ -46,6 +56,55 @@ func Guard(process int, folder *store.Folder, l job.Lease, done <-chan struct{})
 		case <-done:
 			return
 		case <-time.After(100 * time.Millisecond << deaths):
+		}
+	}
+}
+
+// startMeasurer waits until no process measures the lease, starts one, and waits for its end. Without an error the lease is
+// over.
+func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) error {
+	file, err := folder.MeasureFile(l)
+	if err != nil {
+		return err
+	}
+	locks := quotawatch.NewLocks(file)
+	what, err := awaitTurn(locks, l, done)
+	if err != nil || what == "" {
+		locks.Close()
+		return err
+	}
+	cmd, err := quotawatch.Start(locks, folder.Path, l.ID, what)
+	locks.Close() // that process has them
+	if err != nil {
+		return err
+	}
+	return cmd.Wait()
+}
+
+// awaitTurn waits until no process measures the lease, takes its lock, and says what is to be measured: "" nothing, because
+// the lease is over.
+func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what string, err error) {
+	if l.Quota == job.MPS { // the process ends the daemon with the lease
+		return oneShare, locks.Await(l.ID)
+	}
+	all := fmt.Sprintf("all in %d", l.Namespace)
+	for late := time.Now().Add(Young); ; {
+		switch {
+		case !locks.Take(l.ID): // another process measures it
+			if err := locks.Await(l.ID); err != nil {
+				return "", err
+			}
+			late = time.Now().Add(Young)
+		case locks.Take(all):
+			return allShares, nil
+		case time.Now().After(late): // the process that measures all others does not see this one
+			return oneShare, nil
+		}
+		locks.Drop(l.ID) // for that process
+		select {
+		case <-done:
+			return "", nil
+		case <-time.After(Young / 30):
 		}
 	}
 }

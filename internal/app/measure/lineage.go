@@ -2,6 +2,8 @@ package measure
 
 import (
 	"cmp"
+	"context"
+	"os"
 	"slices"
 
 	"gpuard/internal/app/machine"
@@ -18,19 +20,13 @@ type lineageTable struct {
 	roots  map[int][]job.Lease // by process id
 	parent map[string]string   // of each live lease
 	share  map[string]gpu.Bytes
-
-	watched int // leases of all users that are measured
 }
 
-// kin reads the leases of this user that count here.
-func (w *measuring) kin() lineageTable {
-	k := lineageTable{host: w.host, roots: map[int][]job.Lease{}, parent: map[string]string{}, share: map[string]gpu.Bytes{}}
-	held, _ := w.folder.Leases()
-	for _, l := range held {
-		if l.Share > 0 && l.Quota != job.NoQuota {
-			k.watched++
-		}
-		if l.UID != w.lease.UID || l.Unreadable || l.Namespace != w.lease.Namespace {
+// lineage is how the leases of this user that count here are related.
+func (m *measurer) lineage() lineageTable {
+	k := lineageTable{host: m.host, roots: map[int][]job.Lease{}, parent: map[string]string{}, share: map[string]gpu.Bytes{}}
+	for _, l := range m.held {
+		if l.UID != uint32(os.Geteuid()) || l.Unreadable || l.Namespace != m.host.Proc.Namespace() {
 			continue
 		}
 		k.roots[l.PID] = append(k.roots[l.PID], l)
@@ -96,41 +92,63 @@ func (k lineageTable) part(id, l string) (of string, ok bool) {
 	return "", false
 }
 
-// gather lists the living processes of the lease's tree, also of what has left it since.
-func (w *measuring) gather() []int {
-	var roots []int
-	for pid, start := range w.members {
-		if w.host.Proc.Alive(pid, start) {
-			roots = append(roots, pid)
-		} else {
-			delete(w.members, pid)
+// reading is what all leases are measured by.
+type reading struct {
+	machine gpu.Machine
+	err     error // why there is none
+	kin     lineageTable
+	leases  map[int]string // of the living processes on devices: the lease against which each counts, "" for none
+}
+
+// read reads the devices and the processes, and adds to the members of each lease what is in its tree by now.
+func (m *measurer) read(ctx context.Context) *reading {
+	roots := map[string][]int{}
+	for id, w := range m.shares {
+		roots[id] = w.roots()
+	}
+	for id, tree := range m.host.Proc.Trees(roots) {
+		for _, pid := range tree {
+			if s, err := m.host.Proc.Stat(pid); err == nil && s.State != "Z" {
+				m.shares[id].members[pid] = s.Start
+			}
 		}
 	}
-	if len(roots) == 0 {
-		return nil
+	r := &reading{kin: m.lineage(), leases: map[int]string{}}
+	if r.machine, r.err = m.host.Read(ctx, gpu.Processes); r.err != nil {
+		return r
 	}
-	tree := w.host.Proc.Tree(roots...)
-	for _, pid := range tree {
-		if s, err := w.host.Proc.Stat(pid); err == nil && s.State != "Z" {
-			w.members[pid] = s.Start
+	for _, p := range r.machine.Processes {
+		if _, known := r.leases[p.PID]; !known && p.Start != 0 && m.host.Proc.Alive(p.PID, p.Start) {
+			r.leases[p.PID] = r.kin.leaseOf(p.PID)
 		}
 	}
-	return tree
+	return r
+}
+
+// blind says why a device cannot be measured; "" where it can.
+func (m *measurer) blind(r *reading, device gpu.UUID) string {
+	if r.err != nil {
+		return r.err.Error()
+	}
+	if _, _, found := r.machine.Find(device); !found {
+		return "the driver does not list it"
+	}
+	return m.host.Unlisted(r.machine, []gpu.UUID{device})
 }
 
 // uses are the processes on one device that count against the lease.
-func (w *measuring) uses(on []gpu.Process, k lineageTable) []quota.Use {
+func (w *measuring) uses(r *reading, device gpu.UUID) []quota.Use {
 	var out []quota.Use
 	parts, sums := map[int]string{}, map[string]gpu.Bytes{}
-	for _, p := range on {
-		if p.Start == 0 || !w.host.Proc.Alive(p.PID, p.Start) {
+	for _, p := range r.machine.On(device) {
+		of, alive := r.leases[p.PID]
+		if !alive {
 			continue
 		}
-		of := k.leaseOf(p.PID)
 		if start, member := w.members[p.PID]; of == "" && member && start == p.Start {
 			of = w.lease.ID
 		}
-		part, ok := k.part(of, w.lease.ID)
+		part, ok := r.kin.part(of, w.lease.ID)
 		if !ok {
 			continue
 		}
@@ -141,7 +159,7 @@ func (w *measuring) uses(on []gpu.Process, k lineageTable) []quota.Use {
 	}
 	for i := range out {
 		part := parts[out[i].PID]
-		out[i].Keeps = part != "" && sums[part] <= k.share[part]
+		out[i].Keeps = part != "" && sums[part] <= r.kin.share[part]
 	}
 	return sorted(out)
 }

@@ -1,10 +1,12 @@
-// Package measure keeps jobs to their share of a device's memory: one process beside each holder measures it, warns,
-// and ends what uses more.
+// Package measure keeps jobs to their share of a device's memory. One process measures all shares of a user: it reads the
+// driver once for all of them, warns, and ends what uses more. Each share has a guard in its holder, which sees to it that
+// there is such a process (guard.go).
 package measure
 
 import (
 	"cmp"
 	"context"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -26,205 +28,197 @@ const (
 	measuredGrace = 3 * time.Second
 )
 
-// measuring is the life of such a process.
-type measuring struct {
-	host    *machine.Host
-	folder  *store.Folder
-	lease   job.Lease
-	process *os.File // of the lease
-	limits  quota.Limits
-	uid     uint32 // only processes of this user may be ended
-	began   time.Time
-	cases   map[gpu.UUID]quota.Case
-	members map[int]uint64 // process id and start of everything that was ever in the lease's tree
-	level   job.Quota      // at the start
-	said    job.Quota      // what the lease says now
-	through through
+// mostBlind is how often in a row a share may be unreadable before it is left to a process of its own. That is started as
+// its job was, so it may see what this one does not: another environment, or devices that a scheduler has hidden here.
+const mostBlind = 3
+
+// measurer is the life of such a process.
+type measurer struct {
+	host   *machine.Host
+	folder *store.Folder
+	locks  *quotawatch.Locks
+	first  string                // the lease for which it was started; it ends with that
+	all    bool                  // it measures the others of its user, too
+	every  time.Duration         // between two measurements
+	shares map[string]*measuring // by lease
+	left   map[string]bool       // leases that are left to a process of their own
+	ended  chan struct{}         // has a value when the process of a lease has ended
+	wrote  notes                 // of the process that measured before
+	held   []job.Lease           // leases of all users, as read last
 }
 
-// Run measures repeatedly how much memory the processes of one lease use on its devices, and does what core/quota
-// decides, until the lease is over. args are a descriptor of the lease's process, the state folder and the lease ID.
+// notes are what one process leaves to the next: what belongs to a lease although it has left its tree.
+type notes struct {
+	Namespace uint64                    `json:"namespace"`
+	Members   map[string]map[int]uint64 `json:"members"` // by lease
+}
+
+// Run measures repeatedly how much memory the processes of leases use on their devices, and does what core/quota decides,
+// until the lease is over for which it was started. args are a descriptor of the locks, the state folder, that lease, and
+// whether the others of its user are measured, too: "all", or "one".
 func Run(ctx context.Context, host *machine.Host, args []string) error {
-	if len(args) != 3 {
+	if len(args) != 4 {
 		return exit.Usagef("cannot measure by hand: gpuard run --share starts what measures itself")
 	}
-	process, err := quotawatch.Process(args[0])
+	locks, err := quotawatch.OpenLocks(args[0])
 	if err != nil {
 		return err
 	}
-	defer process.Close() //nolint:errcheck // it ends with us
+	defer locks.Close()
 	daemonize.Outlast("gpu-measure")
 	folder, err := store.Open(args[1], nil, time.Minute)
 	if err != nil {
 		return err
 	}
 	host.Say = func(string) {}
-	w := &measuring{host: host, folder: folder, process: process, began: time.Now(), cases: map[gpu.UUID]quota.Case{}, members: map[int]uint64{}}
-	var found bool
-	if w.lease, found = folder.Own(args[2]); !found { // it was over before we looked
-		w.leave(ctx)
-		return nil
+	m := &measurer{host: host, folder: folder, locks: locks, first: args[2], all: args[3] == allShares, every: cmp.Or(host.Times.Measure, measuredEvery),
+		shares: map[string]*measuring{}, left: map[string]bool{}, ended: make(chan struct{}, 1)}
+	if locks.Left(&m.wrote); m.wrote.Namespace != host.Proc.Namespace() {
+		m.wrote = notes{}
 	}
-	w.level, w.said = w.lease.Quota, w.lease.Quota
-	w.limits = quota.Limits{Share: w.lease.Share, Grace: cmp.Or(host.Times.Grace, measuredGrace)}
-	w.members[w.lease.PID] = w.lease.Start
-	w.uid = uint32(os.Geteuid())
-	if uid, ok := host.Proc.Owner(w.lease.PID); ok {
-		w.uid = uid
-	}
-	ended := launch.Exited(process)
-	for w.alive(ended) {
-		pace := w.measureOnce(ctx)
-		over := ended
-		if closed(ended) { // processes that the command left behind may hold the lease, and nothing tells their end
-			over, pace = nil, quota.Pace{Every: min(pace.Every, measuredEvery)}
+	mps := false
+	for due := time.Now(); m.update() && ctx.Err() == nil; {
+		mps = mps || m.shares[m.first].level == job.MPS
+		if !time.Now().Before(due) {
+			due = time.Now().Add(m.measureAll(ctx))
 		}
-		select {
-		case <-time.After(pace.NextLook()):
-		case <-over:
+		select { // a new lease is seen soon, even if all are measured seldom
+		case <-time.After(min(time.Until(due), m.every)):
+		case <-m.ended:
 		case <-ctx.Done():
-			return nil
 		}
 	}
-	if w.level == job.MPS {
-		w.leave(ctx)
+	if m.all {
+		m.leaveNotes()
+	}
+	if _, found := folder.Own(m.first); mps || !found && args[3] == oneShare {
+		m.leave(ctx)
 	}
 	return nil
 }
 
-// alive reports whether the lease is live. After the end of its command its lock tells, because processes that the
-// command left behind may hold it.
-func (w *measuring) alive(ended <-chan struct{}) bool {
-	if !closed(ended) {
-		_, _, err := w.folder.LockFile(w.lease)
-		return err == nil
+// update finds the leases to measure, and reports whether the one is live for which this process was started.
+func (m *measurer) update() bool {
+	m.held, _ = m.folder.Leases()
+	live := map[string]job.Lease{}
+	for _, l := range m.held {
+		if l.UID == uint32(os.Geteuid()) && !l.Unreadable && l.Share > 0 && l.Namespace == m.host.Proc.Namespace() {
+			live[l.ID] = l
+		}
 	}
-	_, found := w.folder.Own(w.lease.ID)
-	return found && len(w.gather()) > 0
+	if first, found := live[m.first]; found {
+		for id, l := range live {
+			if id != m.first && (!m.all || l.Quota == job.MPS || l.Folder != first.Folder) {
+				delete(live, id)
+			}
+		}
+	}
+	orphans := map[string][]int{} // of leases whose process has ended
+	for id, w := range m.shares {
+		switch l, found := live[id]; {
+		case !found:
+			m.drop(w)
+		case l.PID != w.lease.PID || l.Start != w.lease.Start: // its command was started again
+			m.forget(w)
+		case closed(w.ended):
+			orphans[id] = w.roots()
+		}
+	}
+	for id, tree := range m.host.Proc.Trees(orphans) {
+		if len(orphans[id]) == 0 || len(tree) == 0 {
+			m.drop(m.shares[id])
+		}
+	}
+	for id, l := range live {
+		if m.shares[id] == nil && !m.left[id] && (id == m.first || l.Quota != job.NoQuota && m.locks.Take(id)) {
+			m.add(l)
+		}
+	}
+	return m.shares[m.first] != nil
 }
 
-// measureOnce measures every device of the lease once, and says when to do it again.
-func (w *measuring) measureOnce(ctx context.Context) quota.Pace {
-	began, spent := time.Now(), w.spent()
-	w.gather()
-	m, err := w.host.Read(ctx, gpu.Processes)
-	kin := w.kin()
-	level := w.level
-	pace := quota.Pace{Every: cmp.Or(w.host.Times.Measure, measuredEvery), Watched: kin.watched}
-	var seen []quota.Use
-	for _, id := range w.lease.Devices {
-		s := quota.Sample{At: w.since()}
-		if err != nil {
-			s.Blind = err.Error()
-		} else {
-			s.Blind = w.host.Unlisted(m, []gpu.UUID{id})
-		}
-		if s.Blind == "" {
-			s.Uses = w.uses(m.On(id), kin)
-		}
-		next, order := w.cases[id].See(w.limits, s)
-		w.cases[id] = next
-		pace.Over = pace.Over || next.Over()
-		w.act(measured{quota.Names{Lease: w.lease.ID, Device: machine.NameOf(m, id)}, m, id}, order, s.Uses)
-		if seen = append(seen, s.Uses...); next.Unmeasured() {
-			level = job.NoQuota
-		}
+// add begins to measure a lease. Where its process has ended already, what is known to belong to it is measured.
+func (m *measurer) add(l job.Lease) {
+	w := &measuring{measurer: m, lease: l, level: l.Quota, said: l.Quota, began: time.Now(), cases: map[gpu.UUID]quota.Case{}, members: map[int]uint64{l.PID: l.Start},
+		limits: quota.Limits{Share: l.Share, Grace: cmp.Or(m.host.Times.Grace, measuredGrace)}, uid: uint32(os.Geteuid())}
+	if l.Quota == job.NoQuota { // it could not be measured, and may be by now
+		w.level = job.Watch
 	}
-	if level == job.MPS { // after all devices were judged: its daemon may be slow
-		w.verify(ctx, seen)
+	for pid, start := range m.wrote.Members[l.ID] {
+		w.members[pid] = start
 	}
-	w.note(level)
-	pace.Cost, pace.Took = w.spent()-spent, time.Since(began)
-	return pace
+	if uid, ok := m.host.Proc.Owner(l.PID); ok {
+		w.uid = uid
+	}
+	ended := make(chan struct{})
+	if process, err := launch.Pidfd(l.PID); err == nil && m.host.Proc.Alive(l.PID, l.Start) {
+		w.process, w.ended = process, launch.Exited(process)
+	} else if w.ended = ended; len(w.roots()) == 0 { // a process that is not known has the lease
+		close(ended)
+		m.drop(w)
+		return
+	} else {
+		close(ended)
+	}
+	m.shares[l.ID] = w
+	go func() {
+		<-w.ended
+		select {
+		case m.ended <- struct{}{}:
+		default:
+		}
+	}()
+}
+
+// forget measures a lease no longer, for now.
+func (m *measurer) forget(w *measuring) {
+	if w.process != nil {
+		_ = w.process.Close()
+	}
+	delete(m.shares, w.lease.ID)
+}
+
+// drop leaves a lease to whoever measures it next.
+func (m *measurer) drop(w *measuring) {
+	m.forget(w)
+	m.locks.Drop(w.lease.ID)
+}
+
+// measureAll measures all leases once, and returns the pause until it is to be done again.
+func (m *measurer) measureAll(ctx context.Context) time.Duration {
+	began, spent := time.Now(), m.spent()
+	r := m.read(ctx)
+	pace := quota.Pace{Every: m.every}
+	for _, id := range slices.Sorted(maps.Keys(m.shares)) {
+		w := m.shares[id]
+		blind := slices.ContainsFunc(w.lease.Devices, func(device gpu.UUID) bool { return m.blind(r, device) != "" })
+		if blind && m.all && id != m.first {
+			if w.blindness++; w.blindness >= mostBlind {
+				m.left[id] = true
+				m.drop(w)
+			}
+			continue
+		}
+		w.blindness = 0
+		pace.Over = w.measureOnce(ctx, r) || pace.Over
+	}
+	pace.Cost, pace.Took = m.spent()-spent, time.Since(began)
+	return pace.NextLook()
 }
 
 // spent is the processor time of all that measures: also of the process that reads the devices, which costs the most.
-func (w *measuring) spent() time.Duration {
-	if w.host.Spent == nil {
+func (m *measurer) spent() time.Duration {
+	if m.host.Spent == nil {
 		return quotawatch.Spent()
 	}
-	return quotawatch.Spent() + w.host.Spent()
+	return quotawatch.Spent() + m.host.Spent()
 }
 
-func (w *measuring) since() time.Duration { return time.Since(w.began) }
-
-// patience is how long a process may be on a device before it must be a client of MPS.
-func (w *measuring) patience() time.Duration { return cmp.Or(w.host.Times.Reach, 30*time.Second) }
-
-// note keeps what the lease says about itself true.
-func (w *measuring) note(level job.Quota) {
-	if level == job.MPS {
-		level = w.through.level()
+// leaveNotes writes down what belongs to the leases, for the process that measures them next.
+func (m *measurer) leaveNotes() {
+	n := notes{Namespace: m.host.Proc.Namespace(), Members: map[string]map[int]uint64{}}
+	for id, w := range m.shares {
+		n.Members[id] = w.members
 	}
-	if level != w.said && w.folder.Level(w.lease.ID, level) == nil {
-		w.said = level
-	}
-}
-
-// measured is one device of the lease, as the driver has listed its processes.
-type measured struct {
-	quota.Names
-	machine gpu.Machine
-	device  gpu.UUID
-}
-
-// act carries out the order. A process that cannot read the warning is ended all the same: the share was agreed on.
-func (w *measuring) act(n measured, o quota.Order, uses []quota.Use) {
-	if o.Blind != "" {
-		w.warn(o.Blindness(n.Names, w.limits), nil)
-	}
-	if o.Warn {
-		w.warn(o.Warning(n.Names, w.limits, uses), uses)
-	}
-	w.endProcesses(n, o, uses, o.Terminate, false)
-	w.endProcesses(n, o, uses, o.Kill, true)
-}
-
-// endProcesses says what is about to happen, for a command that is gone has no standard error, and does it.
-func (w *measuring) endProcesses(n measured, o quota.Order, uses, who []quota.Use, force bool) {
-	strange := slices.DeleteFunc(slices.Clone(who), func(u quota.Use) bool { return w.isMeasured(n, u) || !w.host.Proc.Alive(u.PID, u.Start) })
-	who = slices.DeleteFunc(slices.Clone(who), func(u quota.Use) bool { return !w.isMeasured(n, u) })
-	if len(strange) > 0 && force {
-		w.warn(o.Untouched(n.Names, w.limits, strange), nil)
-	}
-	if len(who) == 0 {
-		return
-	}
-	w.warn(o.Ending(n.Names, w.limits, uses, who, force), who)
-	for _, u := range who {
-		_ = quotawatch.End(u.PID, force, func() bool { return w.isMeasured(n, u) }) // one that has ended meanwhile is what was wanted
-	}
-}
-
-// isMeasured reports whether this is the process that was measured, of the user of the lease, and proves it.
-func (w *measuring) isMeasured(n measured, u quota.Use) bool {
-	s, err := w.host.Proc.Stat(u.PID)
-	uid, ok := w.host.Proc.Owner(u.PID)
-	return err == nil && ok && s.Start == u.Start && u.Start != 0 && uid == w.uid && w.host.ProveUse(n.machine, u.PID, n.device) == nil
-}
-
-// warn says it on the standard error of the lease's command; where that is gone or closed, of a process that it is
-// about.
-func (w *measuring) warn(text string, about []quota.Use) {
-	line := "gpuard: " + text + "\n"
-	if quotawatch.Tell(int(w.process.Fd()), w.lease.PID, line) == nil {
-		return
-	}
-	for _, u := range about {
-		process, err := launch.Pidfd(u.PID)
-		if err != nil {
-			continue
-		}
-		err = quotawatch.Tell(int(process.Fd()), u.PID, line)
-		_ = process.Close()
-		if err == nil {
-			return
-		}
-	}
-}
-
-// sorted keeps the order of sentences.
-func sorted(uses []quota.Use) []quota.Use {
-	slices.SortFunc(uses, func(a, b quota.Use) int { return cmp.Compare(a.PID, b.PID) })
-	return uses
+	m.locks.Leave(n)
 }

@@ -101,7 +101,7 @@ const departing = 3 * time.Second
 
 // leave stops the daemon that gpuard has started when no lease of this user and no client needs it. It also checks
 // where no client was ever seen: the job may have been short, or may never have used its GPU.
-func (w *measuring) leave(ctx context.Context) {
+func (m *measurer) leave(ctx context.Context) {
 	c, err := mps.At(filepath.Join(os.TempDir(), mps.Folder(os.Geteuid())), os.Geteuid())
 	if err != nil {
 		return
@@ -112,9 +112,9 @@ func (w *measuring) leave(ctx context.Context) {
 	}
 	defer unlock()
 	for end := time.Now().Add(departing); ; time.Sleep(100 * time.Millisecond) {
-		held, _ := w.folder.Leases()
+		held, _ := m.folder.Leases()
 		if slices.ContainsFunc(held, func(l job.Lease) bool {
-			return l.UID == uint32(os.Geteuid()) && l.Quota == job.MPS && l.ID != w.lease.ID
+			return l.UID == uint32(os.Geteuid()) && l.Quota == job.MPS && l.ID != m.first
 		}) {
 			return
 		}

@@ -1,11 +1,12 @@
-// Package quotawatch has the operations on processes that the process measuring a shared lease needs: to start it next
-// to a holder, to write a line to a command's standard error, and to end a process. It does not measure, and does not
-// decide which process is warned or ended.
+// Package quotawatch has what a process that measures shares needs of the machine: to be started next to a holder, to agree
+// with others of its kind who measures what, to write a line to a command's standard error, and to end a process. It does
+// not measure, and does not decide which process is warned or ended.
 //
-//	cmd, err := measurer.Start(pidfd, args...)
+//	cmd, err := quotawatch.Start(locks, args...)
 //	// in that process:
-//	err = measurer.Tell(pidfd, pid, "gpuard: ...\n")
-//	err = measurer.End(pid, false, isStillTheJob)
+//	locks, err := quotawatch.OpenLocks(os.Args[2])
+//	err = quotawatch.Tell(pidfd, pid, "gpuard: ...\n")
+//	err = quotawatch.End(pid, false, isStillTheJob)
 package quotawatch
 
 import (
@@ -24,32 +25,26 @@ import (
 // Flag is the first argument of such a process.
 const Flag = "__measure"
 
-// Start starts this program again as a child with a duplicate of pidfd. The child inherits no descriptor of the lease:
-// it would keep the lease alive while a driver call in it hangs. args follow Flag and the number of the descriptor on
-// its command line. The caller waits for the child.
-func Start(pidfd int, args ...string) (*exec.Cmd, error) {
-	fd, err := unix.FcntlInt(uintptr(pidfd), unix.F_DUPFD_CLOEXEC, 3) //nolint:gosec // a descriptor
-	if err != nil {
-		return nil, fmt.Errorf("cannot measure: %w", err)
-	}
-	process := os.NewFile(uintptr(fd), "pidfd") //nolint:gosec // a descriptor
-	defer process.Close()                       //nolint:errcheck // the child has its own
+// Start starts this program again as a child that has the locks. The child inherits no descriptor of a lease: it would keep
+// the lease alive while a driver call in it hangs. args follow Flag and the number of the descriptor of the locks on its
+// command line. The caller waits for the child.
+func Start(locks *Locks, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = append([]string{filepath.Base(os.Args[0]), Flag, "3"}, args...)
-	cmd.Dir, cmd.ExtraFiles = "/", []*os.File{process}
+	cmd.Dir, cmd.ExtraFiles = "/", []*os.File{locks.file}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start the process that measures: %w", err)
 	}
 	return cmd, nil
 }
 
-// Process opens the descriptor that Start named on the command line.
-func Process(number string) (*os.File, error) {
+// inherited opens a descriptor that Start named on the command line.
+func inherited(number string) (*os.File, error) {
 	fds, ok := sys.Inherited(number)
 	if !ok {
 		return nil, errors.New("cannot measure by hand: gpuard run --share starts what measures itself")
 	}
-	return os.NewFile(uintptr(fds[0]), "pidfd"), nil
+	return os.NewFile(uintptr(fds[0]), "locks"), nil //nolint:gosec // a descriptor
 }
 
 // patience is how long Tell waits for a stopped terminal or a full pipe.

@@ -12,18 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain makes the test program the child of Start: it prints its arguments and the process of its pidfd.
+// TestMain makes the test program the child of Start: it writes down its arguments, and whether it has the locks.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == Flag {
-		process, err := Process(os.Args[2])
+		locks, err := OpenLocks(os.Args[2])
 		text := strings.Join(os.Args[1:], " ")
-		if err != nil || unix.PidfdSendSignal(int(process.Fd()), 0, nil, 0) != nil {
-			text = "no process"
+		if err != nil || !locks.Take("a") {
+			text = "no locks"
 		}
 		_ = os.WriteFile(os.Args[3], []byte(text), 0o600)
 		return
 	}
 	os.Exit(m.Run())
+}
+
+// open opens the locks in a file once more.
+func open(t *testing.T, path string) *Locks {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewLocks(file)
+	t.Cleanup(l.Close)
+	return l
 }
 
 // command starts a shell script with its standard error in a file, and returns a descriptor of it.
@@ -42,10 +54,15 @@ func command(t *testing.T, script string, stderr *os.File) (pid, pidfd int) {
 	return cmd.Process.Pid, pidfd
 }
 
+// TestStart: the child has the locks that were taken before, as long as it lives.
 func TestStart(t *testing.T) {
-	_, pidfd := command(t, "exec sleep 60", nil)
-	said := filepath.Join(t.TempDir(), "said")
-	cmd, err := Start(pidfd, said, "more")
+	path, said := filepath.Join(t.TempDir(), "measure"), filepath.Join(t.TempDir(), "said")
+	locks, other := open(t, path), open(t, path)
+	if !locks.Take("a") || other.Take("a") {
+		t.Fatal("a lock is not one")
+	}
+	cmd, err := Start(locks, said, "more")
+	locks.Close()
 	if err == nil {
 		err = cmd.Wait()
 	}
@@ -53,10 +70,35 @@ func TestStart(t *testing.T) {
 	if want := strings.Join([]string{Flag, "3", said, "more"}, " "); err != nil || string(text) != want {
 		t.Errorf("%q, %v, want %q", text, err, want)
 	}
+	if !other.Take("a") {
+		t.Error("it has ended, and has its lock")
+	}
 	for _, number := range []string{"", "x", "2", "-1", "999"} {
-		if _, err := Process(number); err == nil {
+		if _, err := OpenLocks(number); err == nil {
 			t.Errorf("descriptor %q is taken", number)
 		}
+	}
+}
+
+// TestLocks: each name is a lock of its own, which ends with who has it, and what is left is read by the next one.
+func TestLocks(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "measure")
+	one, two := open(t, path), open(t, path)
+	if !one.Take("a") || !one.Take("a") || !two.Take("b") || two.Take("a") || one.Take("b") {
+		t.Error("they are not apart")
+	}
+	one.Leave(map[string]int{"x": 1000})
+	one.Leave(map[string]int{"x": 1})
+	got := make(chan error)
+	go func() { got <- two.Await("a") }()
+	one.Drop("a")
+	if err := <-got; err != nil || one.Take("a") {
+		t.Errorf("it was not handed over: %v", err)
+	}
+	two.Close()
+	var notes map[string]int
+	if one.Left(&notes); notes["x"] != 1 || !one.Take("a") || !one.Take("b") {
+		t.Errorf("%v is left", notes)
 	}
 }
 

@@ -191,7 +191,7 @@ func (f *Folder) Touch(l job.Lease) {
 	defer root.Close() //nolint:errcheck // nothing is written through it
 	if dir, err := f.openUser(root, "leases", folderName(&l), l.UID); err == nil {
 		defer dir.Close() //nolint:errcheck // nothing is written through it
-		touch(dir, nameOf(&l)+lockSuffix, nameOf(&l)+jsonSuffix, ".")
+		touch(dir, nameOf(&l)+lockSuffix, nameOf(&l)+jsonSuffix, measureName, ".")
 	}
 	if st, err := root.Status(); err == nil && st.Uid == f.Owner {
 		touch(root, append(inside(), ".")...)

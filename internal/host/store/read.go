@@ -206,7 +206,7 @@ func (r *reader) entries(fd int, path string, uid uint32, names []string) ([]fou
 // known reports whether n is the name of a file, other than a lock, that a claim makes in its folder.
 func known(n string) bool {
 	name, isContent := strings.CutSuffix(n, jsonSuffix)
-	return n == last || strings.HasPrefix(n, newPrefix) || isContent && entryName(name)
+	return n == last || n == measureName || strings.HasPrefix(n, newPrefix) || isContent && entryName(name)
 }
 
 // one reads one pair, with or without the content of a live one. Without an entry, it counts as nothing; an entry that
