@@ -7,10 +7,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,6 +38,13 @@ func stubEngine() {
 		answer = slices.DeleteFunc(containersOf(folder, ""), func(c engine.Container) bool { return !slices.Contains(args, c.ID) })
 	case "run":
 		os.Exit(runContainer(folder, args))
+	case "kill":
+		for _, c := range containersOf(folder, "") {
+			if slices.Contains(args, c.ID) {
+				_ = unix.Kill(-c.State.PID, unix.SIGKILL)
+			}
+		}
+		return
 	default:
 		fmt.Fprintf(os.Stderr, "cannot do %q\n", args)
 		os.Exit(125)
@@ -87,6 +96,11 @@ func runContainer(folder string, args []string) int {
 	self, _ := os.Executable()
 	cmd := exec.Command(self)
 	cmd.Args = []string{"contained", path}
+	words := args[slices.Index(args, "image")+1:]
+	if len(words) > 0 {
+		cmd.Args = append(cmd.Args, words...)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	}
 	cmd.Env = append(os.Environ(), "GPUARD_LEASE="+c.Config.Labels[engine.LeaseLabel], "GPUARD_GPUS="+c.Config.Labels[engine.DevicesLabel])
 	cmd.ExtraFiles, cmd.SysProcAttr = []*os.File{file}, &syscall.SysProcAttr{Setsid: true}
 	var begin io.WriteCloser
@@ -111,6 +125,16 @@ func runContainer(folder string, args []string) int {
 		fmt.Fprintln(os.Stderr, "cannot run a container:", err)
 		return 125
 	}
+	if len(words) > 0 { // one that is looked after: its client passes signals on, and all that is in it ends with its first process
+		got := make(chan os.Signal, 16)
+		signal.Notify(got, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+		go func() {
+			for sig := range got {
+				_ = cmd.Process.Signal(sig)
+			}
+		}()
+		defer unix.Kill(-cmd.Process.Pid, unix.SIGKILL) //nolint:errcheck // there may be nothing left
+	}
 	_ = cmd.Wait()
 	_ = os.Remove(path + ".json")
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
@@ -121,23 +145,27 @@ func runContainer(folder string, args []string) int {
 
 // inContainer is what runs in a container: nothing if its client was killed before it was written down.
 func inContainer() {
-	if n, _ := os.Stdin.Read(make([]byte, 1)); n == 1 {
-		occupy()
+	if n, _ := os.Stdin.Read(make([]byte, 1)); n != 1 {
+		return
 	}
+	if words := os.Args[2:]; len(words) > 0 {
+		path, err := exec.LookPath(words[0])
+		if err == nil {
+			err = unix.Exec(path, words, os.Environ())
+		}
+		panic(err)
+	}
+	occupy()
 }
 
 // newEngine installs the engine as docker, and returns the environment in which it is found.
 func (c *chaos) newEngine(env []string) []string {
 	c.t.Helper()
 	bin := filepath.Dir(c.program)
-	folder := c.t.TempDir()
-	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil {
-		c.t.Fatal(err)
-	}
 	if err := os.Symlink("gpuard", filepath.Join(bin, "stubengine")); err != nil {
 		c.t.Fatal(err)
 	}
-	writeFile(c.t, filepath.Join(bin, "docker"), fmt.Sprintf("#!/bin/sh\nENGINE=%s exec %s/stubengine \"$@\"\n", folder, bin), 0o755)
+	folder := stubDocker(c.t, bin, filepath.Join(bin, "stubengine"))
 	path := ""
 	for _, pair := range env {
 		if value, found := strings.CutPrefix(pair, "PATH="); found {
@@ -146,6 +174,17 @@ func (c *chaos) newEngine(env []string) []string {
 	}
 	c.beside = append(c.beside, func(stop <-chan struct{}) { c.killContainers(stop, folder) })
 	return []string{"PATH=" + bin + ":" + path, "DOCKER_HOST=unix:///none"}
+}
+
+// stubDocker installs the engine as docker in a folder of PATH, and returns where its containers are.
+func stubDocker(t testing.TB, bin, engine string) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(bin, "docker"), fmt.Sprintf("#!/bin/sh\nENGINE=%s exec %s \"$@\"\n", folder, engine), 0o755)
+	return folder
 }
 
 // clientless marks, in their command line, the holders that must not be killed: a container without a client loses its lease

@@ -28,13 +28,16 @@ func TestContainerRefused(t *testing.T) {
 		env, want string
 		args      []string
 	}{
-		"a share":               {want: "cannot give a share of a GPU to a container", args: []string{"podman", "--share", "8G", "--", "run", "image"}},
-		"a share, by run":       {want: "cannot give a share of a GPU to a container", args: []string{"run", "--share", "8G", "--", "podman", "run", "image"}},
-		"a time":                {want: "cannot use --timeout, --retry, --log, --drift or --verify with a container", args: []string{"run", "--timeout", "1h", "--", "podman", "run", "image"}},
-		"a rule of time":        {want: ruled, env: config, args: []string{"podman", "--", "run", "image"}},
-		"a rule, by run":        {want: ruled, env: config, args: []string{"run", "--", "podman", "run", "image"}},
-		"a rule, in a dry run":  {want: ruled, env: config, args: []string{"podman", "--dry-run", "--", "run", "image"}},
-		"a rule, in a dry run2": {want: ruled, env: config, args: []string{"run", "--dry-run", "--", "podman", "run", "image"}},
+		"a share":                   {want: "cannot give a share of a GPU to a container", args: []string{"podman", "--share", "8G", "--", "run", "image"}},
+		"a share, by run":           {want: "cannot give a share of a GPU to a container", args: []string{"run", "--share", "8G", "--", "podman", "run", "image"}},
+		"a time, in the background": {want: "cannot use --timeout, --retry or --log with podman run, unless it is run in the foreground", args: []string{"run", "--timeout", "1h", "--", "podman", "run", "-itd", "image"}},
+		"a log, of a start":         {want: "cannot use --timeout, --retry or --log with podman start, unless it is run in the foreground", args: []string{"podman", "--log", "file", "--", "start", "-a", "one"}},
+		"a drift":                   {want: "cannot use --drift with a container: it keeps the GPUs that it was created with", args: []string{"podman", "--drift", "--", "run", "image"}},
+		"a proof, in a dry run":     {want: "cannot use --verify with a container", args: []string{"podman", "--verify", "--dry-run", "--", "run", "image"}},
+		"a rule of time":            {want: ruled, env: config, args: []string{"podman", "--", "run", "image"}},
+		"a rule, by run":            {want: ruled, env: config, args: []string{"run", "--", "podman", "run", "image"}},
+		"a rule, in a dry run":      {want: ruled, env: config, args: []string{"podman", "--dry-run", "--", "run", "image"}},
+		"a rule, in a dry run2":     {want: ruled, env: config, args: []string{"run", "--dry-run", "--", "podman", "run", "image"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -43,13 +44,7 @@ type starter struct {
 func starters() []starter {
 	return []starter{
 		{"run", func(l *jobLine, flags []string, script string) outcome {
-			cmd := l.hasty(append(append([]string{"run"}, flags...), "--", "sh", "-c", script)...)
-			got := run(l.t, cmd)
-			out := outcome{said: got.out + got.err, code: got.code}
-			if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-				out.signal = unix.SignalName(status.Signal())
-			}
-			return out
+			return inFront(l.t, l.hasty(append(append([]string{"run"}, logged(l, flags)...), "--", "sh", "-c", script)...))
 		}},
 		{"submit", func(l *jobLine, flags []string, script string) outcome {
 			got := run(l.t, l.hasty(append(append([]string{"submit", "-q"}, flags...), "--", "sh", "-c", script)...))
@@ -85,7 +80,43 @@ func starters() []starter {
 			return out
 		}},
 		{"up", upAndOver},
+		{"docker", func(l *jobLine, flags []string, script string) outcome {
+			bin := l.t.TempDir()
+			stubDocker(l.t, bin, "stubengine")
+			cmd := l.hasty(slices.Concat([]string{"docker"}, logged(l, flags), []string{"--", "run", "--rm", "image", "sh", "-c", script})...)
+			cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"), "DOCKER_HOST=unix:///none")
+			out := inFront(l.t, cmd)
+			if out.code > 128 { // as an engine says it
+				out.code, out.signal = -1, unix.SignalName(syscall.Signal(out.code-128))
+			}
+			return out
+		}},
+		{"a nested run", func(l *jobLine, flags []string, script string) outcome {
+			return inFront(l.t, l.hasty(slices.Concat([]string{"run", "-q", "--gpus", "2", "--", "sh", "-c", `exec hasty run $PRIVATE "$@"`, "sh"}, logged(l, flags), []string{"--", "sh", "-c", script})...))
+		}},
 	}
+}
+
+// inFront runs a command that ends as the job does.
+func inFront(t testing.TB, cmd *exec.Cmd) outcome {
+	t.Helper()
+	got := run(t, cmd)
+	out := outcome{said: got.out + got.err, code: got.code}
+	if i := slices.Index(cmd.Args, "--log"); i > 0 {
+		out.log = cmd.Args[i+1]
+	}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		out.signal = unix.SignalName(status.Signal())
+	}
+	return out
+}
+
+// logged names the log where flags limit one, for a command that writes none without that.
+func logged(l *jobLine, flags []string) []string {
+	if slices.Contains(flags, "--log-limit") {
+		return append(slices.Clone(flags), "--log", filepath.Join(l.marks, "log"))
+	}
+	return flags
 }
 
 // upAndOver starts a service, whose keys are the flags.
@@ -94,6 +125,9 @@ func upAndOver(l *jobLine, flags []string, script string) outcome {
 	file := fmt.Sprintf("services:\n  job:\n    command: %s\n", words)
 	for i := 0; i < len(flags); i++ {
 		key, value, given := strings.Cut(strings.TrimPrefix(flags[i], "--"), "=")
+		if key == "retry" { // services have their own word for it
+			i, key, value, given = i+1, "restart", "on-failure:2", true
+		}
 		if !given && i+1 < len(flags) && !strings.HasPrefix(flags[i+1], "--") {
 			i, value, given = i+1, flags[i+1], true
 		}
@@ -139,7 +173,8 @@ type promise struct {
 	code        int
 	signal      string
 	says        []string // and what begins with ! it does not
-	check       func(t *testing.T, dir string)
+	check       func(t *testing.T, dir string, got outcome)
+	refused     map[string]string // the commands that refuse it, and what they say
 }
 
 func promises() []promise {
@@ -147,21 +182,29 @@ func promises() []promise {
 		{name: "time limit, stop signal and grace", flags: "--timeout 1s --stop-signal INT --grace 1s", code: 124, says: []string{"was asked\n", "!\nwrong"},
 			script: `trap 'echo was asked; exit 3' INT; trap 'echo wrong' TERM HUP
 				sh -c 'trap "" INT TERM; echo $$ >@DIR@/child; while :; do sleep 0.1; done' & while :; do sleep 0.05; done`,
-			check: func(t *testing.T, dir string) {
+			check: func(t *testing.T, dir string, _ outcome) {
 				text, _ := os.ReadFile(filepath.Join(dir, "child"))
 				pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 				if err != nil || syscall.Kill(pid, 0) == nil {
 					t.Errorf("its child %d lives (%v)", pid, err)
 				}
 			}},
-		{name: "verified", flags: "--verify --device 0", script: "fakegpu-job --gpu 0 --mem 2G --seconds 2; exit 5", code: 5, says: []string{"gpuard: proven: fakegpu-job (process ", " is on GPU 0 ("}},
-		{name: "verified and ended", flags: "--verify=20s,stop --device 0", script: `trap 'kill $!; exit 9' TERM; CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds 50 & wait; exit 0`, code: 9,
+		{name: "verified", refused: map[string]string{"docker": "cannot use --verify with a container"}, flags: "--verify --device 0", script: "fakegpu-job --gpu 0 --mem 2G --seconds 2; exit 5", code: 5, says: []string{"gpuard: proven: fakegpu-job (process ", " is on GPU 0 ("}},
+		{name: "verified and ended", refused: map[string]string{"docker": "cannot use --verify with a container"}, flags: "--verify=20s,stop --device 0", script: `trap 'kill $!; exit 9' TERM; CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds 50 & wait; exit 0`, code: 9,
 			says: []string{"outside the lease: ", "is on GPU 1", "told it to end (SIGTERM)"}},
-		{name: "moved from a sick GPU", flags: "--drift=sick", code: 0, says: []string{"on " + uuid(0), "on " + uuid(1), "starting it again elsewhere", "count 1"},
+		{name: "moved from a sick GPU", refused: map[string]string{"docker": "cannot use --drift with a container"}, flags: "--drift=sick", code: 0, says: []string{"on " + uuid(0), "on " + uuid(1), "starting it again elsewhere", "count 1"},
 			script: `echo "on $GPUARD_GPUS"; test "$GPUARD_RESTART" && echo "count $GPUARD_RESTART" && exit 0; echo 1 >$FAKEGPU_DIR/gpus/$((0x${GPUARD_GPUS##*-}))/recovery; exit 9`},
-		{name: "several processes", flags: "--gpus 2 --ranks=own", script: `echo "rank $RANK of $WORLD_SIZE on $GPUARD_GPUS"`, code: 0, says: []string{"rank 0 of 2 on " + uuid(0), "rank 1 of 2 on " + uuid(1)}},
-		{name: "share", flags: "--share 8G --require-quota watch --grace 1s --timeout 1h", script: "exec fakegpu-job --gpu 0 --mem 16G", code: -1, signal: "SIGTERM", says: []string{"Next time ask for --share 18G"}},
-		{name: "on the CPU where no GPU is free", flags: "--fallback cpu --device 7", script: "echo sees=$CUDA_VISIBLE_DEVICES", says: []string{"FALLING BACK TO THE CPU", "sees=-1"}},
+		{name: "several processes", refused: map[string]string{"docker": "cannot use --ranks or --torchrun with a container"}, flags: "--gpus 2 --ranks=own", script: `echo "rank $RANK of $WORLD_SIZE on $GPUARD_GPUS"`, code: 0, says: []string{"rank 0 of 2 on " + uuid(0), "rank 1 of 2 on " + uuid(1)}},
+		{name: "share", refused: map[string]string{"docker": "cannot give a share of a GPU to a container"}, flags: "--share 8G --require-quota watch --grace 1s --timeout 1h", script: "exec fakegpu-job --gpu 0 --mem 16G", code: -1, signal: "SIGTERM", says: []string{"Next time ask for --share 18G"}},
+		{name: "on the CPU where no GPU is free", flags: "--fallback cpu --device 7", script: "echo sees=$CUDA_VISIBLE_DEVICES.", says: []string{"FALLING BACK TO THE CPU", "sees=", "!sees=0", "!sees=7"}},
+		{name: "started again", flags: "--retry 2:any", script: `test "$GPUARD_RESTART" = 2 && exit 0; exit 3`, code: 0},
+		{name: "log and its limit", flags: "--log-limit 4K", script: "seq 1200; echo the end", check: func(t *testing.T, _ string, got outcome) {
+			last, err := os.ReadFile(got.log)
+			before, err1 := os.ReadFile(got.log + ".1")
+			if err != nil || err1 != nil || !strings.Contains(string(last), "the end") || len(last) > 4<<10 || !strings.Contains(string(before), "\n700\n") {
+				t.Errorf("%s: %v, %v, %d and %d bytes", got.log, err, err1, len(last), len(before))
+			}
+		}},
 		{name: "exit code", flags: "--grace 1s --timeout 1h", script: "exit 7", code: 7},
 		{name: "death by a signal", flags: "--timeout 1h", script: "kill -KILL $$", code: -1, signal: "SIGKILL"},
 	}
@@ -176,6 +219,11 @@ func TestPromises(t *testing.T) {
 				t.Parallel()
 				l, dir := newJobLine(t, 2), t.TempDir()
 				got := s.start(l, strings.Fields(p.flags), strings.ReplaceAll(p.script, "@DIR@", dir))
+				if why := p.refused[s.name]; why != "" {
+					same(t, "its end", got.code, 125)
+					contains(t, got.said, why)
+					return
+				}
 				same(t, "its end", fmt.Sprint(got.code, got.signal), fmt.Sprint(p.code, p.signal))
 				for _, text := range p.says {
 					if wrong, not := strings.CutPrefix(text, "!"); not && strings.Contains(got.all(), wrong) {
@@ -185,7 +233,7 @@ func TestPromises(t *testing.T) {
 					}
 				}
 				if p.check != nil {
-					p.check(t, dir)
+					p.check(t, dir, got)
 				}
 				l.nothingLeft()
 			})

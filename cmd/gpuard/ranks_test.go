@@ -82,8 +82,11 @@ func rank() {
 		all(dir, "on", me.Env["WORLD_SIZE"])
 		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	}
-	if does == "meet" {
+	switch does {
+	case "meet":
 		join(number == "0")
+	case "come":
+		join(false)
 	}
 	if does == "lost" {
 		loseOutput(filepath.Join(dir, "output"+number))
@@ -236,6 +239,13 @@ func startCrew(t *testing.T, state string, n int, flags string, env []string, do
 	if slices.Contains(env, "HASTE=1") {
 		c.cmd.Args[0] = "hasty"
 	}
+	return c.start()
+}
+
+// start starts its command.
+func (c *crew) start() *crew {
+	t, n := c.t, c.n
+	t.Helper()
 	errs, err := os.Create(filepath.Join(c.dir, "errors"))
 	if err != nil {
 		t.Fatal(err)

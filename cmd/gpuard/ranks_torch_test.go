@@ -4,12 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"gpuard/internal/gate"
 	"gpuard/test/executable"
@@ -121,6 +125,67 @@ i=0
 while [ $i -lt $n ]; do RANK=$i LOCAL_RANK=$i MASTER_PORT=$port "$@" & i=$((i+1)); done
 wait
 `
+
+// torchagent is torchrun where the ranks meet at its own port, as those of PyTorch do since 1.9: it listens there, and starts as
+// many processes as its options say.
+func torchagent() {
+	value := func(option string) string { return os.Args[slices.Index(os.Args, option)+1] }
+	l, err := listenAgain(net.JoinHostPort(value("--master_addr"), value("--master_port")))
+	if err != nil {
+		panic(err)
+	}
+	go func() {
+		for {
+			if _, err := l.Accept(); err != nil {
+				return
+			}
+		}
+	}()
+	words := os.Args[slices.Index(os.Args, "__rank")-1:]
+	n, _ := strconv.Atoi(value("--nproc_per_node"))
+	var all sync.WaitGroup
+	for i := range n {
+		cmd := exec.Command(words[0], words[1:]...)
+		cmd.Env = append(os.Environ(), fmt.Sprint("RANK=", i), fmt.Sprint("LOCAL_RANK=", i), fmt.Sprint("WORLD_SIZE=", n), "MASTER_ADDR="+value("--master_addr"), "MASTER_PORT="+value("--master_port"))
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		all.Go(func() { _ = cmd.Run() })
+	}
+	all.Wait()
+}
+
+// TestTorchrunMissing: a rank of torchrun that does not connect while others do is named, as one of gpuard's own is.
+func TestTorchrunMissing(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		does []string
+		want []string
+	}{
+		"lost":  {[]string{"0:come", "1:come", "2:lost"}, []string{"gpuard: rank 2 (PID ", " has not joined the others for 1.5s: it has no connection to port ", ", where torchrun waits; it sleeps; its last line: \"reading /data/shard-7\"\n"}},
+		"first": {[]string{"0:wait", "1:come"}, []string{"gpuard: rank 0 (PID ", ", where torchrun waits; ", "see where: py-spy dump --pid "}},
+		"all":   {[]string{"0:come", "1:come"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bin := t.TempDir()
+			executable.Write(t, filepath.Join(bin, "torchrun"), []byte("#!/bin/sh\nexec torchagent \"$@\"\n"))
+			c := &crew{t: t, dir: t.TempDir(), n: len(test.does)}
+			args := append([]string{"run", "--gpus", fmt.Sprint(c.n), "--machine", "demo", "--torchrun", "--", "--no-python", "rank", c.dir}, test.does...)
+			c.cmd = program(t, stateFolder(t), []string{"PATH=" + bin + ":" + os.Getenv("PATH")}, args...)
+			c.cmd.Args[0] = "hasty"
+			c.start()
+			c.ranks()
+			if test.want == nil {
+				time.Sleep(3 * time.Second)
+				if said := c.said(); strings.Contains(said, "joined") {
+					t.Errorf("said %s", said)
+				}
+				return
+			}
+			eventually(t, "the missing rank is named", func() bool { return strings.Contains(c.said(), test.want[len(test.want)-1]) })
+			contains(t, c.said(), test.want...)
+		})
+	}
+}
 
 // TestTorchrunLine: what torchrun is told, and what its processes are when they begin, without PyTorch.
 func TestTorchrunLine(t *testing.T) {

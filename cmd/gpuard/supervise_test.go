@@ -121,6 +121,25 @@ echo $found | cut -d/ -f3 >pids; cat /proc/self/cgroup >cgroup
 	}
 }
 
+// TestTimeoutOutlivesItsParent: the time limit of a job holds when its gpuard is killed: its holder ends it, with what it started.
+func TestTimeoutOutlivesItsParent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, "demo:1xL4")
+	cmd := program(t, r.state, nil, "run", "-q", "--machine", r.machine, "--timeout", "3s", "--grace", "300ms", "--", "sh", "-c", "setsid sleep 1008 & echo $! $$ >pids; wait")
+	cmd.Dir = t.TempDir()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pids := members(t, cmd.Dir, 2)
+	kill(t, cmd.Process.Pid)
+	_ = cmd.Wait()
+	if gone(strconv.Itoa(pids[0])) || gone(strconv.Itoa(pids[1])) || r.leases() != 1 {
+		t.Error("the job has ended with its gpuard")
+	}
+	eventually(t, "its time is over", func() bool { return gone(strconv.Itoa(pids[0])) && gone(strconv.Itoa(pids[1])) })
+	r.freed()
+}
+
 // TestParentKilled: a gpuard that is killed leaves its job running, with its lease and its log, and without a helper of
 // its own; the device is free when the job has ended.
 func TestParentKilled(t *testing.T) {

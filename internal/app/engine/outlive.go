@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"gpuard/internal/host/proc"
@@ -75,6 +76,26 @@ func (w Watch) settle(question time.Duration) time.Duration {
 		return max(again, 6*question)
 	}
 	return max(again, 12*question)
+}
+
+// Kill ends the containers of the lease that live.
+func (w Watch) Kill(ctx context.Context) error {
+	found, err := w.containers(ctx)
+	var ids []string
+	for _, c := range found {
+		if c.Lives() {
+			ids = append(ids, c.ID)
+		}
+	}
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	if _, err = w.ask(ctx, append([]string{"kill"}, ids...)...); err != nil { // it may have ended by itself
+		if found, again := w.containers(ctx); again == nil && !slices.ContainsFunc(found, Container.Lives) {
+			return nil
+		}
+	}
+	return err
 }
 
 func (w Watch) containers(ctx context.Context) ([]Container, error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"gpuard/internal/app/claim"
@@ -28,6 +29,8 @@ type contained struct {
 	names    []string            // of a start: ids of the containers
 	notes    []string            // for the plan
 	services []container.Service // of a compose: those with GPUs
+	form     container.Form      // how its devices are named to the engine
+	labels   []string            // options of gpuard's own
 }
 
 // InContainer reports whether a command is the command line of a container engine.
@@ -79,6 +82,44 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 		return nil, spec, &exit.Usage{Text: err.Error()}
 	}
 	return c, spec, nil
+}
+
+// RefuseCare refuses to look after a container in a way that gpuard only has for a process of this machine. verified says that it
+// is to be verified, too.
+func RefuseCare(command []string, care *job.Care, verified bool) error {
+	if !InContainer(command) {
+		return nil
+	}
+	call, err := container.Read(command)
+	switch {
+	case err != nil, !call.Lasts(): // what is wrong with it is said later
+		return nil
+	case verified:
+		return exit.Usagef("cannot use --verify with a container: gpuard verifies processes of this machine; leave it out, and ask while it runs: gpuard verify LEASE")
+	case care == nil:
+		return nil
+	case len(care.Drift) > 0:
+		return exit.Usagef("cannot use --drift with a container: it keeps the GPUs that it was created with; leave it out")
+	case !call.Attached():
+		return exit.Usagef("cannot use --timeout, --retry or --log with %s %s, unless it is run in the foreground: without a command of %[1]s beside it, it is the engine that looks after the container; write %[1]s run without --detach, or leave them out", call.Engine, call.Verb)
+	}
+	return nil
+}
+
+// passRestart has the container of a further start know that it is one: the engine passes on what these variables are.
+func (l *Launch) passRestart() {
+	if c := l.contained; c != nil {
+		l.argv, _, _ = c.call.With(c.form, append(slices.Clone(c.labels), "--env", visible.RestartVariable)...) // it could be made before
+	}
+}
+
+// endContainers ends what lives of the containers of the lease: they do not end with the engine's command.
+func (l *Launch) endContainers() error {
+	if l.contained == nil {
+		return nil
+	}
+	w := engine.Watch{Engine: l.contained.engine, Lease: l.Lease, Names: l.contained.names}
+	return w.Kill(context.Background())
 }
 
 // refuseInContainer refuses what gpuard does for a process and cannot do for a container.
@@ -205,6 +246,7 @@ func (l *Launch) contain() error {
 		if len(devices) == 0 {
 			labels = nil
 		}
+		c.form, c.labels = form, labels
 		argv, notes, err := c.call.With(form, labels...)
 		if err != nil {
 			return &exit.Usage{Text: err.Error()}

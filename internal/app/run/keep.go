@@ -119,7 +119,7 @@ func rest(ctx context.Context, pause time.Duration) bool {
 // remains returns the processes that still hold the lease of a command that has ended. The holder records them or
 // removes the lease; if it does neither, it was killed.
 func (s *supervision) remains(l *Launch) []job.Blocker {
-	if l.claimed == nil {
+	if l.claimed == nil || l.contained != nil { // the holder waits for the end of the container
 		return nil
 	}
 	const patience = time.Second

@@ -2,15 +2,19 @@ package run
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
+	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/ranks"
+	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
 )
 
@@ -26,29 +30,44 @@ type missing struct {
 	Last   string `json:"last"`   // the last line in its own output file; "" when it has none
 }
 
-// watchJoin says once which ranks have no connection to the port of the meeting, when another rank listens there. A
+// joining looks whether the processes of a job find each other.
+type joining struct {
+	host    *machine.Host
+	crew    ranks.Crew
+	running func() map[int]int // process ids by rank
+	agent   int                // torchrun, where the ranks may meet; 0 none
+	out     *os.File           // where it is said
+}
+
+// watch says once which ranks have no connection to the port of the meeting, when another rank listens there, or torchrun. A
 // program that meets in another way listens on none, and nothing is said.
-func watchJoin(host *machine.Host, crew ranks.Crew, c *launch.Crew, over <-chan struct{}) {
+func (j joining) watch(over <-chan struct{}) {
 	for {
 		select {
 		case <-over:
 			return
-		case <-time.After(crew.Join):
-			if sayMissing(host, crew, c) {
+		case <-time.After(j.crew.Join):
+			if j.sayMissing() {
 				return
 			}
 		}
 	}
 }
 
-// sayMissing reports whether a rank listens by now, and names those that are not connected to it.
-func sayMissing(host *machine.Host, crew ranks.Crew, c *launch.Crew) bool {
-	running := c.Running()
-	trees := make([][]int, len(crew.Members))
-	for rank, pid := range running {
-		trees[rank] = host.Proc.Tree(pid)
+// sayMissing reports whether somebody listens by now, and names the ranks that are not connected.
+func (j joining) sayMissing() bool {
+	host := j.host
+	trees := make([][]int, len(j.crew.Members))
+	for rank, pid := range j.running() {
+		if rank < len(trees) {
+			trees[rank] = host.Proc.Tree(pid)
+		}
 	}
-	joined, leader := host.Proc.Joined(crew.Port, trees)
+	groups := trees
+	if j.agent > 0 {
+		groups = append(slices.Clone(trees), []int{j.agent})
+	}
+	joined, leader := host.Proc.Joined(j.crew.Port, groups)
 	if leader < 0 {
 		return false
 	}
@@ -61,23 +80,83 @@ func sayMissing(host *machine.Host, crew ranks.Crew, c *launch.Crew) bool {
 		if s, err := host.Proc.Stat(m.PID); err == nil {
 			m.State = s.State
 		}
-		reportMissing(m, leader, crew)
+		j.report(m, leader)
 	}
 	return true
 }
 
-func reportMissing(m missing, leader int, crew ranks.Crew) {
-	if crew.JSON {
-		_ = json.NewEncoder(os.Stderr).Encode(m)
+func (j joining) report(m missing, leader int) {
+	if j.crew.JSON {
+		_ = json.NewEncoder(j.out).Encode(m)
 		return
 	}
 	state := map[string]string{"R": "it runs", "S": "it sleeps", "D": "it waits in the kernel, for a disk or a driver", "T": "it is stopped", "t": "a debugger holds it"}[m.State]
-	text := fmt.Sprintf("gpuard: rank %d (PID %d) has not joined the others for %v: it has no connection to port %d, where rank %d waits; %s",
-		m.Rank, m.PID, crew.Join, crew.Port, leader, cmp.Or(state, "it is in state "+m.State))
+	where := fmt.Sprintf("rank %d", leader)
+	if leader == len(j.crew.Members) {
+		where = "torchrun"
+	}
+	text := fmt.Sprintf("gpuard: rank %d (PID %d) has not joined the others for %v: it has no connection to port %d, where %s waits; %s",
+		m.Rank, m.PID, j.crew.Join, j.crew.Port, where, cmp.Or(state, "it is in state "+m.State))
 	if m.Last != "" {
 		text += fmt.Sprintf("; its last line: %q", prose.Brief(m.Last))
 	} else {
 		text += fmt.Sprintf("; see where: py-spy dump --pid %d", m.PID)
 	}
-	fmt.Fprintln(os.Stderr, text)
+	fmt.Fprintln(j.out, text)
+}
+
+// JoinFlag is the first argument of a process that watches the ranks of torchrun.
+const JoinFlag = "__join"
+
+// startJoinWatch has the ranks watched which torchrun starts. This process becomes the first one of them: what watches ends with
+// it, and when torchrun starts its processes anew there is another one.
+func startJoinWatch(crew ranks.Crew) error {
+	for i := range crew.Members {
+		crew.Members[i] = ranks.Member{}
+	}
+	text, err := crew.Encode()
+	if err != nil {
+		return err
+	}
+	return launch.StartWatcher(JoinFlag, os.Getpid(), os.Stderr, strconv.Itoa(os.Getppid()), text)
+}
+
+// WatchTorchrun is the life of what watches the ranks of torchrun. args are a pidfd of the first rank, where to write, the
+// process of torchrun, and the crew.
+func WatchTorchrun(_ context.Context, host *machine.Host, args []string) error {
+	if len(args) != 4 {
+		return exit.Usagef("cannot watch ranks by hand: gpuard run --torchrun starts what does")
+	}
+	first, out, err := launch.Watched(args[0], args[1])
+	if err != nil {
+		return err
+	}
+	defer first.Close() //nolint:errcheck // it ends with us
+	agent, err := strconv.Atoi(args[2])
+	if err != nil {
+		return err
+	}
+	crew, err := ranks.Decode(args[3])
+	if err != nil {
+		return err
+	}
+	joining{host, crew, func() map[int]int { return ranksOf(host, agent) }, agent, out}.watch(launch.Exited(first))
+	return nil
+}
+
+// ranksOf are the processes that torchrun has started.
+func ranksOf(host *machine.Host, agent int) map[int]int {
+	found := map[int]int{}
+	for _, pid := range host.Proc.Tree(agent) {
+		s, err := host.Proc.Stat(pid)
+		if err != nil || s.PPID != agent {
+			continue
+		}
+		env, err := host.Proc.Environ(pid)
+		rank, _ := visible.Env(env).Lookup("LOCAL_RANK")
+		if n, cerr := strconv.Atoi(rank); err == nil && cerr == nil {
+			found[n] = pid
+		}
+	}
+	return found
 }

@@ -53,6 +53,9 @@ func become(host *machine.Host, crew ranks.Crew, command []string) error {
 	if err != nil {
 		return err
 	}
+	if rank == "0" {
+		_ = startJoinWatch(crew) // it is only a hint
+	}
 	cpus, _ := ranks.ParseCPUs(m.CPUs)
 	_ = affinity.Bind(cpus, m.Node) // where that is not allowed, it runs anywhere
 	return launch.Exec(path, argv, host.Env.With(m.Vars), nil, -1)
@@ -93,7 +96,7 @@ func lead(host *machine.Host, crew ranks.Crew, command []string) error {
 		}
 	}
 	over := make(chan struct{})
-	go watchJoin(host, crew, c, over)
+	go joining{host, crew, c.Running, 0, os.Stderr}.watch(over)
 	failed, ended := awaitRanks(crew, c)
 	close(over)
 	if ended { // a program that a killed shell leaves behind would keep its devices

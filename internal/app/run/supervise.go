@@ -22,19 +22,20 @@ import (
 
 // supervision is the state of a gpuard that supervises its command.
 type supervision struct {
-	host  *machine.Host
-	care  job.Care
-	spec  job.Spec
-	told  func(l *Launch, pid int) error
-	seek  lookout
-	log   *logfile.Log
-	tree  *proctree.Tree
-	now   atomic.Pointer[launch.Child] // that runs
-	birth sync.Mutex                   // held while a child is started: before its PID is known, no child may be reaped
-	done  job.Result
-	late  atomic.Bool   // as done.TimedOut
-	left  time.Duration // of the limit of its time; 0 without one
-	kept  *os.File      // our reference to the lease, where it may be for another start; nil without one
+	host   *machine.Host
+	care   job.Care
+	spec   job.Spec
+	told   func(l *Launch, pid int) error
+	seek   lookout
+	log    *logfile.Log
+	tree   *proctree.Tree
+	now    atomic.Pointer[launch.Child] // that runs
+	launch *Launch                      // of that
+	birth  sync.Mutex                   // held while a child is started: before its PID is known, no child may be reaped
+	done   job.Result
+	late   atomic.Bool   // as done.TimedOut
+	left   time.Duration // of the limit of its time; 0 without one
+	kept   *os.File      // our reference to the lease, where it may be for another start; nil without one
 
 	service keeping
 	doomed  Unfit // why the command that runs was ended, where keeping.unfit said so
@@ -122,6 +123,9 @@ func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, erro
 		before += l.task.Before
 	}
 	l.env = visible.Env(l.env).Restarted(before, s.why)
+	if s.launch = l; s.done.Starts > 0 {
+		l.passRestart()
+	}
 	s.done.Lease, s.done.Devices = l.Lease, l.Plan.Devices
 	err := cmp.Or(ctx.Err(), s.holdReference(l))
 	c := launch.Command{Group: s.tree.Group(), Along: s.service.along, Apart: l.task != nil}
@@ -285,6 +289,9 @@ func (s *supervision) endCommand(child *launch.Child) {
 	if err := s.tree.Kill(job.Dying); err != nil {
 		s.host.Say(err.Error())
 		child.Abandon()
+	}
+	if err := s.launch.endContainers(); err != nil {
+		s.host.Say(fmt.Sprintf("cannot end the container: %v", err))
 	}
 }
 

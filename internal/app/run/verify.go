@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/verify"
 	"gpuard/internal/host/launch"
 )
 
@@ -34,7 +35,7 @@ func (l *Launch) verifier(pid int) error {
 	if l.log != nil && (l.task != nil || l.keeping.ended != nil) { // what its owner reads is the log
 		out = l.log.Err
 	}
-	return launch.StartVerifier(pid, out, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
+	return launch.StartWatcher(verify.Flag, pid, out, strconv.Itoa(pid), l.Lease, strings.Join(leased, ","), o.Patience.String(), strconv.FormatBool(o.Stop), strconv.FormatBool(o.JSON))
 }
 
 // CanOversee says why the command that this process becomes cannot be verified.

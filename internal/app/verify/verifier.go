@@ -21,13 +21,16 @@ import (
 	"gpuard/internal/host/launch"
 )
 
+// Flag is the first argument of a verifier.
+const Flag = "__verify"
+
 // RunVerifier is the life of a verifier: it watches one run, says one line on what was its standard error, and ends.
 // args are pidfd, stream, PID, lease, its devices, patience, whether to stop a bad job, and whether to say it as JSON.
 func RunVerifier(ctx context.Context, host *machine.Host, args []string) error {
 	if len(args) != 8 {
 		return exit.Usagef("cannot verify by hand: gpuard run --verify starts its verifier itself")
 	}
-	pidfd, stream, err := launch.Verifying(args[0], args[1])
+	pidfd, stream, err := launch.Watched(args[0], args[1])
 	if err != nil {
 		return err
 	}

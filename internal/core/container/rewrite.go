@@ -95,6 +95,18 @@ func (c Call) Has(names ...string) bool {
 	return slices.ContainsFunc(c.options, func(o option) bool { return slices.Contains(names, o.name) })
 }
 
+// Attached reports whether the engine's command is there as long as the container that it starts: it passes signals on to that, and
+// ends as that does.
+func (c Call) Attached() bool {
+	return c.Verb == "run" && !slices.ContainsFunc(c.options, func(o option) bool {
+		letters := o.lead
+		if o.name == "" {
+			letters = o.words[0]
+		}
+		return o.name == "--detach" && o.value != "false" || strings.Contains(letters, "d")
+	})
+}
+
 // Endpoint is the engine that the options before a command name with --host, and whether they name a context.
 func Endpoint(prefix []string) (host string, context bool) {
 	options, _, _ := globalGrammar().read(prefix[1:])

@@ -17,11 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The first argument of a process that is a holder, and of one that verifies a run.
-const (
-	HolderFlag   = "__hold"
-	VerifierFlag = "__verify"
-)
+// HolderFlag is the first argument of a process that is a holder.
+const HolderFlag = "__hold"
 
 // StartHolder starts this program again as a holder of lock that watches this process. When it returns, the holder runs
 // as a child of init: as the command's child it would make the command wait for ever when it waits for any child. args

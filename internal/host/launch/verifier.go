@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// StartVerifier starts this program again, as a child of init like a holder, to watch where the command runs, which is
-// or will be process pid. It has no part in the lease: a driver that hangs may keep the verifier for ever, and must not
-// keep the lease. It inherits out, and writes one line there. args follow VerifierFlag, pidfd and the stream's number on its
-// command line.
-func StartVerifier(pid int, out *os.File, args ...string) error {
+// StartWatcher starts this program again, as a child of init like a holder, to watch a command, which is or will be process
+// pid: flag is the first argument of its command line, before a pidfd, the number of its stream and args. It has no part in
+// the lease: a driver that hangs may keep the watcher for ever, and must not keep the lease. It inherits out, and writes
+// lines there.
+func StartWatcher(flag string, pid int, out *os.File, args ...string) error {
 	process, err := Pidfd(pid)
 	if err != nil {
 		return err
@@ -22,17 +22,17 @@ func StartVerifier(pid int, out *os.File, args ...string) error {
 	defer process.Close() //nolint:errcheck // close-on-exec anyway
 	stream, err := unix.FcntlInt(out.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
-		return fmt.Errorf("cannot verify: there is no standard error to say it on: %w", err)
+		return fmt.Errorf("cannot watch the command: there is no standard error to say it on: %w", err)
 	}
 	defer unix.Close(stream) //nolint:errcheck // close-on-exec anyway
-	return startDetached("the verifier", VerifierFlag, holderEnv(), []int{int(process.Fd()), stream}, args)
+	return startDetached("what watches the command", flag, holderEnv(), []int{int(process.Fd()), stream}, args)
 }
 
-// Verifying reads the two descriptors of a verifier's command line: the command's pidfd, and where to write.
-func Verifying(pidfd, stream string) (process, out *os.File, err error) {
+// Watched reads the two descriptors of a watcher's command line: the command's pidfd, and where to write.
+func Watched(pidfd, stream string) (process, out *os.File, err error) {
 	fds, ok := sys.Inherited(pidfd, stream)
 	if !ok {
-		return nil, nil, errors.New("cannot verify by hand: gpuard run --verify starts its verifier itself")
+		return nil, nil, errors.New("cannot watch a command by hand: gpuard run starts what does")
 	}
 	return os.NewFile(uintptr(fds[0]), "pidfd"), os.NewFile(uintptr(fds[1]), "standard error"), nil
 }

@@ -15,9 +15,7 @@ func (p *Program) inEngine(engine string) *cobra.Command {
 	o := &runOptions{}
 	cmd := p.starting(o)
 	run := cmd.RunE
-	o.spec.add(p, cmd)
-	o.wait.add(cmd)
-	p.privateState(cmd)
+	o.add(p, cmd)
 	cmd.Use = engine + " [flags] -- run|create|start|exec|restart ..."
 	cmd.Short = "Start a container of " + strings.ToUpper(engine[:1]) + engine[1:] + ", on a GPU leased until it ends"
 	cmd.Long = strings.ReplaceAll(`Chooses devices that really are free, leases them, and starts the container with
@@ -31,7 +29,8 @@ The lease lives as long as the container: attached, with -d, and when its client
 is killed. create chooses the devices, start and restart lease them; exec uses
 those of the container. In the container the numbers of the GPUs begin at 0.
 What starts no container, as pull or logs, runs without a lease.
-gpuard run -- ENGINE run ... is the same.`, "ENGINE", engine)
+With --timeout, --retry or --log gpuard looks after a container in the
+foreground. gpuard run -- ENGINE run ... is the same.`, "ENGINE", engine)
 	cmd.Example = strings.ReplaceAll(`  gpuard ENGINE --gpus 1 --mem 20G -- run --rm -it image python train.py
   gpuard ENGINE --device 1,2 -- run -d --name serve image
   gpuard ENGINE -- exec -it serve bash

@@ -121,9 +121,6 @@ func (o *runOptions) parse(p *Program, cmd *cobra.Command, command []string) (sp
 	if err == nil {
 		spec.Waiting, err = o.wait.parse(p, cmd)
 	}
-	if cmd.Flags().Lookup("timeout") == nil { // gpuard docker: nothing is supervised
-		return spec, nil, p.atDefault(err)
-	}
 	if err == nil {
 		care, err = o.care.care(cmd, &spec, o.ranks.given(cmd))
 	}
@@ -170,6 +167,9 @@ func (p *Program) runWith(cmd *cobra.Command, spec job.Spec, care *job.Care, o *
 	p.sayRule(o.dry)
 	p.showStanding(o.quiet || o.json)
 	watch, err := p.verifyFlag(cmd, o.verify)
+	if err == nil && p.filling.ruled == "" { // a rule has its own refusal
+		err = run.RefuseCare(spec.Command, care, watch != nil)
+	}
 	switch {
 	case err != nil:
 	case o.dry:
@@ -193,9 +193,6 @@ type started struct {
 }
 
 func (p *Program) launch(cmd *cobra.Command, spec job.Spec, o *runOptions, watch *run.Oversight, care *job.Care) error {
-	if run.InContainer(spec.Command) && (care != nil || watch != nil) && p.filling.ruled == "" { // a rule has its own refusal
-		return exit.Usagef("cannot use --timeout, --retry, --log, --drift or --verify with a container: they watch over a process of this machine, and the engine watches over its containers; leave them out")
-	}
 	if care != nil && care.Log != "" {
 		log, err := run.CheckLog(p.Host, care.Log)
 		if err != nil {
