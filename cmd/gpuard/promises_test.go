@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,6 +27,7 @@ type outcome struct {
 	said   string // what else was said
 	code   int    // its exit code; -1 when a signal ended it
 	signal string // that ended it: "SIGKILL"; "" none
+	name   string // by which it is shown
 }
 
 // all is its output, and what gpuard said beside it. What verifies a job may say so a moment after the end of that.
@@ -55,10 +57,15 @@ func starters() []starter {
 			}
 			l.drained()
 			job := l.history()[number-1]
-			return ofJob(job.Log, job.Exit, job.Signal)
+			out := ofJob(job.Log, job.Exit, job.Signal)
+			out.name = " " + job.Name + " "
+			return out
 		}},
 		{"sweep", func(l *jobLine, flags []string, script string) outcome {
 			dir := filepath.Join(quietDir(l.t), "sweep")
+			if i := slices.Index(flags, "--name"); i >= 0 { // its runs have the name of their program
+				flags = slices.Delete(flags, i, i+2)
+			}
 			got := run(l.t, l.hasty(append(append([]string{"sweep", "-q", "--over", "a=1", "--dir", dir}, flags...), "--", "sh", "-c", ": {{.a}}; "+script)...))
 			var results struct {
 				Runs []struct {
@@ -77,6 +84,7 @@ func starters() []starter {
 			one := results.Runs[0]
 			out := ofJob(filepath.Join(dir, one.Log), one.Exit, one.Signal)
 			out.said += got.err
+			out.name = " sh "
 			return out
 		}},
 		{"up", upAndOver},
@@ -105,6 +113,7 @@ func inFront(t testing.TB, cmd *exec.Cmd) outcome {
 	if i := slices.Index(cmd.Args, "--log"); i > 0 {
 		out.log = cmd.Args[i+1]
 	}
+	out.name = " special "
 	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		out.signal = unix.SignalName(status.Signal())
 	}
@@ -126,10 +135,13 @@ func upAndOver(l *jobLine, flags []string, script string) outcome {
 	for i := 0; i < len(flags); i++ {
 		key, value, given := strings.Cut(strings.TrimPrefix(flags[i], "--"), "=")
 		if key == "retry" { // services have their own word for it
-			i, key, value, given = i+1, "restart", "on-failure:2", true
+			i, key, value, given = i+1, "restart", "on-failure:"+strings.TrimSuffix(flags[i+1], ":any"), true
 		}
 		if !given && i+1 < len(flags) && !strings.HasPrefix(flags[i+1], "--") {
 			i, value, given = i+1, flags[i+1], true
+		}
+		if key == "name" { // a service has the name of its key
+			continue
 		}
 		if !given {
 			value = "true"
@@ -152,6 +164,7 @@ func upAndOver(l *jobLine, flags []string, script string) outcome {
 	})
 	one := answer.Instances[0]
 	out := ofJob(one.Log, one.Exit, one.Signal)
+	out.name = "/job"
 	if out.said += got.err; strings.HasPrefix(one.Why, "its time was over") {
 		out.code = 124
 	}
@@ -159,7 +172,7 @@ func upAndOver(l *jobLine, flags []string, script string) outcome {
 }
 
 func ofJob(log string, exit *int, signal string) outcome {
-	out := outcome{log, "", -1, signal}
+	out := outcome{log, "", -1, signal, ""}
 	if exit != nil {
 		out.code = *exit
 	}
@@ -173,8 +186,11 @@ type promise struct {
 	code        int
 	signal      string
 	says        []string // and what begins with ! it does not
+	prepare     func(t *testing.T, dir string)
 	check       func(t *testing.T, dir string, got outcome)
 	refused     map[string]string // the commands that refuse it, and what they say
+	instead     map[string]string // what a command has in its place
+	unasked     bool              // its flags are only such that it has a keeper
 }
 
 func promises() []promise {
@@ -195,18 +211,33 @@ func promises() []promise {
 		{name: "moved from a sick GPU", refused: map[string]string{"docker": "cannot use --drift with a container"}, flags: "--drift=sick", code: 0, says: []string{"on " + uuid(0), "on " + uuid(1), "starting it again elsewhere", "count 1"},
 			script: `echo "on $GPUARD_GPUS"; test "$GPUARD_RESTART" && echo "count $GPUARD_RESTART" && exit 0; echo 1 >$FAKEGPU_DIR/gpus/$((0x${GPUARD_GPUS##*-}))/recovery; exit 9`},
 		{name: "several processes", refused: map[string]string{"docker": "cannot use --ranks or --torchrun with a container"}, flags: "--gpus 2 --ranks=own", script: `echo "rank $RANK of $WORLD_SIZE on $GPUARD_GPUS"`, code: 0, says: []string{"rank 0 of 2 on " + uuid(0), "rank 1 of 2 on " + uuid(1)}},
-		{name: "share", refused: map[string]string{"docker": "cannot give a share of a GPU to a container"}, flags: "--share 8G --require-quota watch --grace 1s --timeout 1h", script: "exec fakegpu-job --gpu 0 --mem 16G", code: -1, signal: "SIGTERM", says: []string{"Next time ask for --share 18G"}},
+		{name: "share, also after a restart", refused: map[string]string{"docker": "cannot give a share of a GPU to a container"}, flags: "--share 8G --require-quota watch --grace 1s --retry 1:any",
+			script: `test "$GPUARD_RESTART" || exit 3; exec fakegpu-job --gpu 0 --mem 16G`, code: -1, signal: "SIGTERM", says: []string{"Next time ask for --share 18G"}},
 		{name: "on the CPU where no GPU is free", flags: "--fallback cpu --device 7", script: "echo sees=$CUDA_VISIBLE_DEVICES.", says: []string{"FALLING BACK TO THE CPU", "sees=", "!sees=0", "!sees=7"}},
-		{name: "started again", flags: "--retry 2:any", script: `test "$GPUARD_RESTART" = 2 && exit 0; exit 3`, code: 0},
-		{name: "log and its limit", flags: "--log-limit 4K", script: "seq 1200; echo the end", check: func(t *testing.T, _ string, got outcome) {
+		{name: "started again", instead: map[string]string{"up": "`restart: on-failure:2`"}, flags: "--retry 2:any", script: `test "$GPUARD_RESTART" = 2 && exit 0; exit 3`, code: 0},
+		{name: "log and its limit", instead: map[string]string{"submit": "its log always, or `--log FILE`", "sweep": "its log always", "up": "its log always, or `log: FILE`"}, flags: "--log-limit 4K", script: "seq 1200; echo the end", check: func(t *testing.T, _ string, got outcome) {
 			last, err := os.ReadFile(got.log)
 			before, err1 := os.ReadFile(got.log + ".1")
 			if err != nil || err1 != nil || !strings.Contains(string(last), "the end") || len(last) > 4<<10 || !strings.Contains(string(before), "\n700\n") {
 				t.Errorf("%s: %v, %v, %d and %d bytes", got.log, err, err1, len(last), len(before))
 			}
 		}},
-		{name: "exit code", flags: "--grace 1s --timeout 1h", script: "exit 7", code: 7},
-		{name: "death by a signal", flags: "--timeout 1h", script: "kill -KILL $$", code: -1, signal: "SIGKILL"},
+		{name: "told of its end", instead: map[string]string{"sweep": "when all runs are over", "up": "when it is over for good"}, flags: "--notify @DIR@/tell", script: "exit 0", code: 0, prepare: func(t *testing.T, dir string) {
+			writeFile(t, dir+"/tell", fmt.Sprintf("#!/bin/sh\necho \"$GPUARD_JOB_STATE $GPUARD_JOB_EXIT $GPUARD_JOB_TEXT\" >%[1]s/part; mv %[1]s/part %[1]s/told\n", dir), 0o700)
+		}, check: func(t *testing.T, dir string, _ outcome) {
+			eventually(t, "it is told", func() bool {
+				text, _ := os.ReadFile(dir + "/told")
+				return strings.HasPrefix(string(text), "done 0 ") && len(text) > 10
+			})
+		}},
+		{name: "its name in status", instead: map[string]string{"sweep": "that of its program", "up": "that of the service"}, flags: "--name special", script: "gpuard status >@DIR@/status", check: func(t *testing.T, dir string, got outcome) {
+			text, err := os.ReadFile(dir + "/status")
+			if err != nil || !strings.Contains(string(text), got.name) {
+				t.Errorf("%v: no %q in\n%s", err, got.name, text)
+			}
+		}},
+		{name: "exit code", unasked: true, flags: "--grace 1s --timeout 1h", script: "exit 7", code: 7},
+		{name: "death by a signal", unasked: true, flags: "--timeout 1h", script: "kill -KILL $$", code: -1, signal: "SIGKILL"},
 	}
 }
 
@@ -218,7 +249,10 @@ func TestPromises(t *testing.T) {
 			t.Run(p.name+"/"+s.name, func(t *testing.T) {
 				t.Parallel()
 				l, dir := newJobLine(t, 2), t.TempDir()
-				got := s.start(l, strings.Fields(p.flags), strings.ReplaceAll(p.script, "@DIR@", dir))
+				if p.prepare != nil {
+					p.prepare(t, dir)
+				}
+				got := s.start(l, strings.Fields(strings.ReplaceAll(p.flags, "@DIR@", dir)), strings.ReplaceAll(p.script, "@DIR@", dir))
 				if why := p.refused[s.name]; why != "" {
 					same(t, "its end", got.code, 125)
 					contains(t, got.said, why)
@@ -238,6 +272,67 @@ func TestPromises(t *testing.T) {
 				l.nothingLeft()
 			})
 		}
+	}
+}
+
+// promisesPage is the table for people: docs/reference/promises.md.
+func promisesPage() string {
+	b := &strings.Builder{}
+	b.WriteString("# What is done for a job\n\nThe same is done for a job whichever command has started it. What cannot be done there is refused before anything starts. " +
+		"A test starts a job for each cell of this table.\n\n| what | asked by |")
+	for _, s := range starters() {
+		fmt.Fprintf(b, " %s |", s.name)
+	}
+	b.WriteString("\n| --- | --- |" + strings.Repeat(" --- |", len(starters())) + "\n")
+	notes := []string{}
+	for _, p := range promises() {
+		asked := "always"
+		if p.flags != "" && !p.unasked {
+			asked = "`" + strings.ReplaceAll(p.flags, "@DIR@/", "./") + "`"
+		}
+		fmt.Fprintf(b, "| %s | %s |", p.name, asked)
+		for _, s := range starters() {
+			cell := "yes"
+			if how := p.instead[s.name]; how != "" {
+				cell = how
+			}
+			if why := p.refused[s.name]; why != "" {
+				if !slices.Contains(notes, why) {
+					notes = append(notes, why)
+				}
+				cell = fmt.Sprintf("no (%d)", slices.Index(notes, why)+1)
+			}
+			fmt.Fprintf(b, " %s |", cell)
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+	for i, why := range notes {
+		fmt.Fprintf(b, "%d. `%s`\n", i+1, why)
+	}
+	b.WriteString("\nContainers are looked after in the foreground (`run` without `-d`). A plain `gpuard run`, of which nothing is asked, becomes its command and stays beside nothing.\n" +
+		"How each is asked for: [supervise](../how-to/supervise.md), [verify](../how-to/verify.md), [sharing](../how-to/sharing.md), [several processes](../how-to/distributed.md), [queue](../how-to/queue.md).\n")
+	return b.String()
+}
+
+var update = flag.Bool("update", false, "write the page again")
+
+// TestPromisesPage: the page has the table of this test.
+func TestPromisesPage(t *testing.T) {
+	const path = "../../docs/reference/promises.md"
+	if *update {
+		writeFile(t, path, promisesPage(), 0o644)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || string(text) != promisesPage() {
+		t.Errorf("%s is not up to date (%v): make docs", path, err)
+	}
+	refused := 0
+	for _, p := range promises() {
+		refused += len(p.refused)
+	}
+	if refused > 5 {
+		t.Errorf("%d cells are refused, at most 5 may be", refused)
 	}
 }
 

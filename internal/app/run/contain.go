@@ -109,7 +109,7 @@ func RefuseCare(command []string, care *job.Care, verified bool) error {
 // passRestart has the container of a further start know that it is one: the engine passes on what these variables are.
 func (l *Launch) passRestart() {
 	if c := l.contained; c != nil {
-		l.argv, _, _ = c.call.With(c.form, append(slices.Clone(c.labels), "--env", visible.RestartVariable)...) // it could be made before
+		l.argv, _, _ = c.call.With(c.form, append(slices.Clone(c.labels), "--env", "GPUARD_RESTART")...) // it could be made before
 	}
 }
 

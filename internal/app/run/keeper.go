@@ -42,7 +42,7 @@ func TaskOf(spec job.Spec, care *job.Care, o *Oversight, log string) *Task {
 		return nil
 	}
 	t := &Task{Spec: spec, Care: *care, Oversight: o}
-	t.Care.Retries, t.Care.Any = 0, false // the queue or the sweep starts it again
+	t.Care.Retries, t.Care.Any, t.Care.Notify = 0, false, "" // the queue or the sweep starts it again, and tells
 	if t.Care.Log = ""; t.Care.LogLimit > 0 {
 		t.Care.Log = log
 	}

@@ -75,6 +75,7 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 	if err != nil {
 		return nil, nil, err
 	}
+	s.tellEnd()
 	return &s.done, func() {
 		if s.done.TimedOut {
 			os.Exit(exit.TimedOut)

@@ -12,6 +12,7 @@ import (
 	"gpuard/internal/app/machine"
 	apprun "gpuard/internal/app/run"
 	"gpuard/internal/app/runs"
+	"gpuard/internal/core/prose"
 	record "gpuard/internal/core/runs"
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/journal"
@@ -40,12 +41,33 @@ func (s *Sweep) Conduct(ctx context.Context, show func(runs.Progress)) (*Outcome
 	if terr := s.tables(); err == nil {
 		err = terr
 	}
+	s.tellEnd(out, err)
 	for _, run := range s.State.In(record.Failed) {
 		if len(out.Failures) < shownFailures {
 			out.Failures = append(out.Failures, core.ResultOf(s.State, &s.Request.Grid, run))
 		}
 	}
 	return out, err
+}
+
+// tellEnd tells whoever is to be told that the sweep is over.
+func (s *Sweep) tellEnd(out *Outcome, err error) {
+	if s.Request.Notify == "" || out.Interrupted != nil {
+		return
+	}
+	c := out.Count
+	n := apprun.Notice{Name: filepath.Base(s.Dir), State: "done", Log: filepath.Join(s.Dir, "results.csv")}
+	n.Text = fmt.Sprintf("sweep %s: %d of %d runs are done", prose.Clean(n.Name), c.Done(), c.All)
+	if c.Failed > 0 {
+		n.State, n.Exit = "failed", 1
+		n.Text += fmt.Sprintf(", %d failed", c.Failed)
+	}
+	if err != nil {
+		n.State, n.Exit, n.Text = "failed", 1, fmt.Sprintf("sweep %s: %v", prose.Clean(n.Name), err)
+	}
+	if err := n.Tell(s.Request.Notify, s.Host.Env, s.Request.Folder, os.Stderr); err != nil {
+		s.Host.Say(fmt.Sprintf("cannot tell of the end of the sweep (--notify): %v", err))
+	}
 }
 
 // tables writes the results of all runs.

@@ -43,7 +43,8 @@ type Request struct {
 	Private bool          `json:"private_state,omitempty"`
 	Grace   time.Duration `json:"grace_ns"` // between the signal that asks a run to end and SIGKILL
 
-	Care      *job.Care         `json:"care,omitempty"` // how each run is looked after; nil: it is only started, and ended
+	Notify    string            `json:"notify,omitempty"` // who is told when it is over
+	Care      *job.Care         `json:"care,omitempty"`   // how each run is looked after; nil: it is only started, and ended
 	Oversight *apprun.Oversight `json:"oversight,omitempty"`
 }
 

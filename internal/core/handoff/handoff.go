@@ -62,7 +62,6 @@ type Work struct {
 	Held      bool // it is not to be started before somebody says so
 	After     []After
 	Array     Array
-	Notify    string // who is told of its end
 	Image     string // of its container
 	Namespace string // of Kubernetes
 	Queue     string // Slurm's partition, or the local queue of Kueue

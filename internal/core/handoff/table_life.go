@@ -76,7 +76,7 @@ func batchRows() []row {
 			exact("completions of an indexed Job; GPUARD_ARRAY_TASK is the index").but("numbers that do not begin at 0, or have gaps", of(func(w *Work) bool { return !counted(w.Array.Tasks) }), refused("an indexed Job counts from 0, without gaps", "write --array 0-N, and count in the command")),
 			refused("Docker Compose has no arrays", "write a sweep: gpuard sweep"))},
 		{"Array.Most", "--array …%N", func(w *Work) bool { return w.Array.Most > 0 }, inPods(exact("--array=…%N"), exact("parallelism"), refused("Docker Compose has no arrays", "write a sweep: gpuard sweep"))},
-		{"Notify", "--notify", func(w *Work) bool { return w.Notify != "" }, inPods(
+		{"Care.Notify", "--notify", func(w *Work) bool { return w.Care.Notify != "" }, inPods(
 			refused("Slurm sends mail and nothing else", "leave it out, or add it: sbatch --mail-type=END --mail-user=YOU"), refused("Kubernetes tells nobody", "leave it out; kubectl wait returns at the end"), refused("Docker tells nobody", "leave it out; docker compose wait returns at the end"))},
 		{"Namespace", "--namespace", func(w *Work) bool { return w.Namespace != "" }, inPods(
 			refused("Slurm has no namespaces", "leave it out"), exact("metadata.namespace").but("not a name of one", of(func(w *Work) bool { return !dnsLabel(w.Namespace) }), refused("that is no name of a namespace", "write lower case letters, digits and -")), refused("Docker has no namespaces", "leave it out"))},

@@ -18,6 +18,7 @@ type Care struct {
 	LogLimit gpu.Bytes // size at which Log becomes Log.1
 	Drift    []string  // --drift: kinds of trouble that move it: hot, slow, sick; empty: it stays
 	Stop     string    // --stop-signal: how it is asked to end, such as "SIGTERM"
+	Notify   string    // --notify: who is told of its end; "" nobody
 }
 
 // Restart says after which ends a run is started again; the pause before it grows.

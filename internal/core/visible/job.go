@@ -28,13 +28,10 @@ func (e Env) With(vars []Var) Env {
 	return out
 }
 
-// RestartVariable says how often a command was started before.
-const RestartVariable = "GPUARD_RESTART"
-
 // Restarted is the environment of a command that was started so often before, and why it is started again; "" says nothing of that.
 func (e Env) Restarted(before int, why string) Env {
 	count, reason := strconv.Itoa(before), Var{Name: "GPUARD_DRIFT_REASON", Value: why, Unset: why == ""}
-	return e.With([]Var{{Name: RestartVariable, Value: count, Unset: before == 0}, reason})
+	return e.With([]Var{{Name: "GPUARD_RESTART", Value: count, Unset: before == 0}, reason})
 }
 
 // ForJob returns the variables of a job that inherits env and has the devices of the plan on m: those of every vendor,

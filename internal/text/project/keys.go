@@ -100,6 +100,7 @@ func careKeys() []yamltree.Key {
 		{Name: "grace", Flag: "grace", Takes: yamltree.Time, Text: "time that it then has before it is killed; without it 10s", Sample: "30s"},
 		{Name: "log", Flag: "log", Takes: yamltree.Text, Text: "file that gets its output too, beside what gpuard logs shows; a relative path begins at the file's folder", Sample: "logs/node-{{.Ordinal}}.log"},
 		{Name: "log_limit", Flag: "log-limit", Takes: yamltree.Size, Text: "size at which that file, and the log that gpuard keeps, is put aside; without it 64M", Sample: "10M"},
+		{Name: "notify", Flag: "notify", Takes: yamltree.Text, Text: "who is told when it is over for good: a shell command, a URL, or desktop", Sample: "'mail -s \"$GPUARD_JOB_TEXT\" me </dev/null'"},
 		{Name: "verify", Flag: "verify", Takes: yamltree.Optional, Text: "watch for this time whether it is on its GPU; with stop behind a comma, end it if not", Sample: "30s,stop"},
 	}
 }

@@ -193,9 +193,6 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 	if j.Oversight, err = p.verifyLater(cmd, o.verify); err != nil {
 		return what, j, err
 	}
-	if err := queue.CanNotify(o.notify); err != nil {
-		return what, j, err
-	}
 	what.Retry = record.Retry{Times: care.Retries, Any: care.Any} // the queue starts it again
 	if care.Log != "" {
 		if j.Log, err = filepath.Abs(care.Log); err != nil {
@@ -209,7 +206,7 @@ func (p *Program) jobOf(cmd *cobra.Command, o *submitOptions, args []string) (wh
 		return what, j, err
 	}
 	spec.Name = o.name
-	j.Command, j.Spec, j.Note, j.Notify, j.Private = args, spec, o.note, o.notify, p.Host.PrivateState
+	j.Command, j.Spec, j.Note, j.Notify, j.Private = args, spec, o.note, care.Notify, p.Host.PrivateState
 	j.Limits = queue.Limits()
 	j.Umask = syscall.Umask(0)
 	syscall.Umask(j.Umask)

@@ -99,7 +99,7 @@ func sweepConflicts() []conflict {
 		{"jobs-per-gpu", "cpu", "--cpu asks for no GPU at all"},
 		{"fallback", "cpu", "a job without a GPU needs no fallback"},
 	}
-	for _, other := range []string{"over", "csv", "commands", "dir", "jobs", "jobs-per-gpu", "fallback", "retry", "timeout", "grace", "stop-signal", "drift", "log-limit", "verify", "torchrun", "ranks", "nproc", "dry-run", "gpus", "cpu", "device", "mig",
+	for _, other := range []string{"over", "csv", "commands", "dir", "jobs", "jobs-per-gpu", "fallback", "retry", "timeout", "grace", "stop-signal", "drift", "log-limit", "notify", "verify", "torchrun", "ranks", "nproc", "dry-run", "gpus", "cpu", "device", "mig",
 		"exclude", "model", "min-compute", "mem", "share", "place", "ids", "any", "quota", "require-quota", "mps-threads", "private-state"} {
 		list = append(list, conflict{"resume", other, "the folder has the settings; to change them, write the whole command again with --dir DIR"})
 	}
@@ -190,7 +190,7 @@ func (p *Program) careOfRuns(o *sweepOptions, cmd *cobra.Command, q *sweeper.Req
 		return err
 	}
 	q.Spec.Ranks = one.Ranks
-	q.Grace, q.Retry = q.Spec.Grace, record.Retry{Times: care.Retries, Any: care.Any} // the sweep starts it again
+	q.Notify, q.Grace, q.Retry = care.Notify, q.Spec.Grace, record.Retry{Times: care.Retries, Any: care.Any} // the sweep starts it again
 	if isKept(cmd) {
 		q.Care = keptCare(cmd, care)
 	}

@@ -17,13 +17,13 @@ import (
 
 // batchFlags are the flags of a job that is handed in, beside those that choose devices.
 type batchFlags struct {
-	name, note, after, array, notify string
-	nice                             int
-	hold                             bool
-	care                             careFlags
-	ranks                            rankFlags
-	verify                           string
-	wait                             waitFlags // only --fallback
+	name, note, after, array string
+	nice                     int
+	hold                     bool
+	care                     careFlags
+	ranks                    rankFlags
+	verify                   string
+	wait                     waitFlags // only --fallback
 }
 
 func (b *batchFlags) add(cmd *cobra.Command) {
@@ -39,7 +39,6 @@ func (b *batchFlags) add(cmd *cobra.Command) {
 	f.StringVar(&b.note, "note", "", "`TEXT` for people")
 	f.StringVar(&b.after, "after", "", "start when these jobs have ended with 0: `N[:any],...` or N-M; any: however they end")
 	f.StringVar(&b.array, "array", "", "one job for each of these `NUMBERS`, such as 1-20 or 1,5,9; 1-20%4: 4 at a time")
-	f.StringVar(&b.notify, "notify", "", "`WHO` is told of its end: a shell command, a URL, or desktop")
 	f.IntVar(&b.nice, "nice", 0, "of your own jobs, those with a lower `N` start first")
 	f.BoolVar(&b.hold, "hold", false, "do not start it before gpuard queue unhold")
 	completeWords(cmd)
@@ -50,7 +49,7 @@ func (b *batchFlags) add(cmd *cobra.Command) {
 
 // refuseEmpty refuses flags with an empty value: an empty shell variable must not mean no flag.
 func (b *batchFlags) refuseEmpty(cmd *cobra.Command) error {
-	return refuseEmpty(cmd, "name", "note", "after", "array", "notify")
+	return refuseEmpty(cmd, "name", "note", "after", "array")
 }
 
 // careOf reads the flags that say how the job is looked after.
@@ -93,7 +92,7 @@ func (p *Program) work(cmd *cobra.Command, s *specFlags, b *batchFlags, args []s
 		return w, err
 	}
 	w.Spec.Name, w.Spec.Nice = b.name, b.nice
-	w.Note, w.Held, w.Notify, w.Private, w.Verify = b.note, b.hold, b.notify, p.Host.PrivateState, b.verify
+	w.Note, w.Held, w.Private, w.Verify = b.note, b.hold, p.Host.PrivateState, b.verify
 	care, err := b.careOf(cmd, &w.Spec)
 	if err != nil {
 		return w, err

@@ -20,12 +20,13 @@ import (
 type careFlags struct {
 	timeout, retry, limit string
 	drift, stop, grace    string
+	notify                string
 	estimate              string
 	log                   logFile
 }
 
 // superviseFlags lists the flags that make a run supervised. The others only adjust the supervision.
-func superviseFlags() []string { return []string{"timeout", "retry", "log", "drift"} }
+func superviseFlags() []string { return []string{"timeout", "retry", "log", "drift", "notify"} }
 
 func (c *careFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -45,6 +46,7 @@ func (c *careFlags) addLife(cmd *cobra.Command) {
 	f.Lookup("drift").NoOptDefVal = "all"
 	f.StringVar(&c.stop, "stop-signal", "TERM", "`SIGNAL` that asks it to end")
 	f.StringVar(&c.grace, "grace", "10s", "`TIME` between that signal and the kill")
+	f.StringVar(&c.notify, "notify", "", "`WHO` is told of its end: a shell command, a URL, or desktop")
 	_ = cmd.RegisterFlagCompletionFunc("stop-signal", cobra.FixedCompletions([]string{"TERM", "INT", "HUP", "USR1", "USR2"}, noFiles))
 	_ = cmd.RegisterFlagCompletionFunc("drift", cobra.FixedCompletions([]string{"hot", "slow", "sick"}, noFiles))
 }
@@ -89,7 +91,7 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 // read reads the flags.
 func (c *careFlags) read(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
-	if err := refuseEmpty(cmd, "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace"); err != nil {
+	if err := refuseEmpty(cmd, "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace", "notify"); err != nil {
 		return nil, err
 	}
 	if c.log.times > 1 {
@@ -101,9 +103,10 @@ func (c *careFlags) read(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) 
 	if err := refuseTogether(cmd, careConflicts()); err != nil {
 		return nil, err
 	}
-	out := &job.Care{Log: c.log.path}
+	out := &job.Care{Log: c.log.path, Notify: c.notify}
 	var errs []error
 	keep := func(err error) { errs = append(errs, err) }
+	keep(run.CanNotify(c.notify))
 	var err error
 	if set("timeout") {
 		spec.Timeout, err = duration("timeout", c.timeout)

@@ -1,0 +1,102 @@
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/host/batch"
+	"gpuard/internal/host/launch"
+)
+
+// onDesktop is the value of --notify for the desktop.
+const onDesktop = "desktop"
+
+func isURL(who string) bool {
+	return strings.HasPrefix(who, "http://") || strings.HasPrefix(who, "https://")
+}
+
+// CanNotify is an error where the program is missing that tells who.
+func CanNotify(who string) error {
+	if strings.Contains(who, "@") && !strings.ContainsAny(who, " \t:/") {
+		return exit.Usagef("cannot use --notify %s: an address is no command; write one that sends mail, such as --notify 'echo \"$GPUARD_JOB_TEXT\" | mail -s gpuard %[1]s'", who)
+	}
+	for program, need := range map[string]bool{"curl": isURL(who), "notify-send": who == onDesktop} {
+		if !need {
+			continue
+		}
+		if _, err := launch.Find(program); err != nil {
+			return exit.Usagef("cannot use --notify %s: it needs %s, which is not installed; write a shell command, such as --notify 'mail -s \"$GPUARD_JOB_TEXT\" me </dev/null'", who, program)
+		}
+	}
+	return nil
+}
+
+// Notice is what is told of the end of a job.
+type Notice struct {
+	Number int // of the queue; 0 it was not in one
+	Name   string
+	State  string // "done", "failed"
+	Exit   int
+	Log    string // file with its output; "" none
+	Text   string // all of it, in one line
+}
+
+// Tell tells who (--notify) of the end: by a shell command, which is the user's own and gets GPUARD_JOB and the like, by a POST,
+// or on the desktop. It does not wait for that. out gets what the command prints.
+func (n Notice) Tell(who string, env visible.Env, folder string, out *os.File) error {
+	vars := []string{fmt.Sprint("GPUARD_JOB=", n.Number), "GPUARD_JOB_NAME=" + n.Name, "GPUARD_JOB_STATE=" + n.State, fmt.Sprint("GPUARD_JOB_EXIT=", n.Exit), "GPUARD_JOB_LOG=" + n.Log, "GPUARD_JOB_TEXT=" + n.Text}
+	argv, input := []string{"/bin/sh", "-c", who}, ""
+	switch {
+	case isURL(who):
+		body, err := json.Marshal(map[string]any{"job": n.Number, "name": n.Name, "state": n.State, "exit": n.Exit, "text": n.Text})
+		if err != nil {
+			return err
+		}
+		argv = []string{"curl", "-fsS", "-m", "30", "-H", "Content-Type: application/json", "-K", "-"} // the URL may be a secret, and all users see argv
+		quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+		input = fmt.Sprintf("url = \"%s\"\ndata-raw = \"%s\"\n", quoted.Replace(who), quoted.Replace(string(body)))
+	case who == onDesktop:
+		argv = []string{"notify-send", "gpuard", n.Text}
+	}
+	path, err := launch.Find(argv[0])
+	if err != nil {
+		return err
+	}
+	read, err := batch.Input([]byte(input))
+	if err != nil {
+		return err
+	}
+	defer read.Close() //nolint:errcheck // the command has its own
+	_, err = batch.Start(batch.Command{Path: path, Dir: folder, Argv: argv, Env: append(vars, env...), Log: out}, read)
+	return err
+}
+
+// tellEnd tells whoever is to be told (--notify) how the command ended.
+func (s *supervision) tellEnd() {
+	if s.care.Notify == "" || s.done.Asked {
+		return
+	}
+	n := Notice{Name: machine.JobName(s.spec), State: "done", Exit: s.done.Code, Log: s.care.Log}
+	how := n.State
+	if s.done.Code != 0 || s.done.Signal != "" || s.done.TimedOut {
+		n.State, how = "failed", s.how()
+	}
+	if s.done.TimedOut {
+		n.Exit, how = exit.TimedOut, "its time was over"
+	}
+	n.Text = fmt.Sprintf("%s: %s after %s", prose.Clean(n.Name), how, s.done.Ran.Round(time.Second))
+	folder, err := os.Getwd()
+	if err == nil {
+		err = n.Tell(s.care.Notify, s.host.Env, folder, os.Stderr)
+	}
+	if err != nil {
+		s.host.Say(fmt.Sprintf("cannot tell of the end of the command (--notify): %v", err))
+	}
+}
