@@ -49,11 +49,17 @@ func TestSleeperThatIsJustStarting(t *testing.T) {
 		starting[50-1] = "0"
 		show("stat", strings.Join(starting, " "))
 		show("cmdline", "")
-		begun := time.AfterFunc(20*time.Millisecond, func() { show("cmdline", arguments); show("stat", string(stat)) })
+		shown := make(chan struct{})
+		begun := time.AfterFunc(20*time.Millisecond, func() {
+			defer close(shown)
+			show("cmdline", arguments)
+			show("stat", string(stat))
+		})
 		wakeSleeper(&machine.Host{Proc: proc.New(root)}, job.Lease{PID: sleeper.Process.Pid, Start: own.Start, Apart: true, Until: int64(time.Hour)})
 		if begun.Stop() {
-			t.Error("it has not waited for the arguments")
+			t.Fatal("it has not waited for the arguments")
 		}
+		<-shown
 		if !ended {
 			_ = sleeper.Process.Kill()
 		}
