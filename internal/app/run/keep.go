@@ -1,7 +1,6 @@
 package run
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,12 +96,6 @@ func (s *supervision) giveBack(l *Launch, why string) {
 }
 
 const firstPause = 500 * time.Millisecond
-
-// breather is the pause before the next start, after one that ran well for that long.
-func (s *supervision) breather(well time.Duration) time.Duration {
-	s.done.Lengthen(well)
-	return s.done.Pause(cmp.Or(s.host.Times.Pause, firstPause))
-}
 
 // rest waits, and reports whether to go on.
 func rest(ctx context.Context, pause time.Duration) bool {

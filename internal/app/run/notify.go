@@ -86,7 +86,7 @@ func (s *supervision) tellEnd() {
 	n := Notice{Name: machine.JobName(s.spec), State: "done", Exit: s.done.Code, Log: s.care.Log}
 	how := n.State
 	if s.done.Code != 0 || s.done.Signal != "" || s.done.TimedOut {
-		n.State, how = "failed", s.how()
+		n.State, how = "failed", s.last.How()
 	}
 	if s.done.TimedOut {
 		n.Exit, how = exit.TimedOut, "its time was over"

@@ -10,6 +10,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/supervise"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/store"
 )
@@ -52,88 +53,44 @@ func (s *supervision) loudly(text string) {
 	s.host.Say(text)
 }
 
-// again starts a command that failed once more, where that is wanted. It returns nil when not.
+// again leases for another start of a command that has ended, where core/supervise wants one. It returns nil where not.
 func (s *supervision) again(ctx context.Context, l *Launch, child *launch.Child) *Launch {
-	drifts := slices.Contains(s.care.Drift, "sick")
-	if s.care.Restart != job.NoRestart || s.service.ended != nil && !drifts {
-		return s.forever(ctx, l, child)
-	}
-	code, signal, ran, _ := child.Outcome()
-	if s.done.Asked || s.done.TimedOut || code == 0 && signal == "" || s.care.Retries == 0 && !drifts {
-		return nil
-	}
-	if by := endSignal(child); by != "" {
-		if s.care.Retries > 0 {
-			s.host.Say(fmt.Sprintf("the command was ended by %s and is not started again: %s", by, possibleSenders(l)))
+	s.last = s.endOf(child)
+	settled := s.life.Settled(s.last)
+	if s.done.Streak = s.life.Streak; settled {
+		if s.last.By != "" && s.last.Failed() && s.care.Retries > 0 {
+			s.host.Say(fmt.Sprintf("the command was ended by %s and is not started again: %s", s.last.By, possibleSenders(l)))
 		}
 		return nil
 	}
 	fault, broken := s.blame(ctx, l)
-	ending := s.how()
-	pause := time.Duration(0)
-	count := fmt.Sprintf("start %d of %d", s.restarts+2, s.care.Retries+1)
-	switch {
-	case s.restarts < s.care.Retries && fault != "":
-		s.restarts++
-		s.host.Say(fmt.Sprintf("the command ended (%s), and %s: starting it again elsewhere, %s", ending, fault, count))
-	case s.restarts < s.care.Retries && s.care.Any:
-		s.restarts++
-		pause = s.breather(ran)
-		s.host.Say(fmt.Sprintf("the command ended (%s): starting it again in %.1f s, %s", ending, pause.Seconds(), count))
-	case fault != "" && drifts && s.sick == 0:
-		s.sick++
-		text := fmt.Sprintf("the command ended (%s), and %s: starting it again elsewhere", ending, fault)
-		if s.host.Say(text); s.service.ended != nil {
-			s.service.ended(s.done, text)
-		}
-	case fault != "" || s.restarts >= s.care.Retries:
-		return nil
-	default:
-		s.host.Say(fmt.Sprintf("the command ended (%s) and is not started again: nothing says that it was the machine's fault (--retry %d:any does not ask)", ending, s.care.Retries))
+	next := s.life.Next(s.last, fault)
+	if s.done.Streak = s.life.Streak; next.Say != "" {
+		s.host.Say(next.Say)
+	}
+	if !next.Start {
 		return nil
 	}
-	return s.onward(ctx, l, child, fault, broken, pause)
-}
-
-// how the command ended: "exit 1", "SIGKILL".
-func (s *supervision) how() string {
-	switch {
-	case s.doomed.Why != "":
-		return s.doomed.Why
-	case s.done.Signal != "":
-		return s.done.Signal
+	if s.doomed = (Unfit{}); s.service.ended != nil {
+		s.service.ended(s.done, next.Say)
 	}
-	return fmt.Sprintf("exit %d", s.done.Code)
+	return s.onward(ctx, l, child, fault, broken, next.Pause)
 }
 
-// forever starts a service once more, as its restart says. It returns nil when not.
-func (s *supervision) forever(ctx context.Context, l *Launch, child *launch.Child) *Launch {
+// endOf is how the command has ended.
+func (s *supervision) endOf(child *launch.Child) supervise.End {
 	_, _, ran, _ := child.Outcome()
-	failed := s.done.Code != 0 || s.done.Signal != ""
+	e := supervise.End{Code: s.done.Code, Signal: s.done.Signal, Ran: ran, TimedOut: s.done.TimedOut}
 	if s.doomed.Why != "" {
-		failed, ran = true, s.doomed.Well
+		e.Unfit, e.Ran = s.doomed.Why, s.doomed.Well
 	}
-	switch {
-	case s.done.Asked, s.done.TimedOut:
-		return nil
-	case child.Meant(time.Now().Add(-meant)) != "": // a signal to gpuard; the job control signals of the command do not mean that
+	if !s.life.Endless() {
+		e.By = endSignal(child)
+	} else if child.Meant(time.Now().Add(-meant)) != "" { // a signal to gpuard; the job control signals of the command do not mean that
 		s.done.Asked = true
-		return nil
 	}
-	pause := s.breather(ran)
-	if !s.care.Again(failed, s.done.Streak) {
-		return nil
-	}
-	fault, broken := s.blame(ctx, l)
-	s.restarts++
-	text := fmt.Sprintf("the command ended (%s): starting it again in %.1f s", s.how(), pause.Seconds())
-	if fault != "" {
-		text = fmt.Sprintf("the command ended (%s), and %s: starting it again elsewhere in %.1f s", s.how(), fault, pause.Seconds())
-	}
-	s.host.Say(text)
-	s.service.ended(s.done, text)
-	s.doomed = Unfit{}
-	return s.onward(ctx, l, child, fault, broken, pause)
+	e.Asked = s.done.Asked
+	return e
 }
 
 // onward leases for another start, after a pause: what the command had, unless there is a fault in it. A service that
@@ -144,7 +101,7 @@ func (s *supervision) onward(ctx context.Context, l *Launch, child *launch.Child
 	}
 	s.endCommand(child) // what it left would be in the way
 	against := ""
-	if s.service.ended != nil && s.done.Looping() {
+	if s.service.ended != nil && s.life.Looping() {
 		s.spec.Prefer = l.Plan.UUIDs()
 	} else if fault == "" {
 		var next *Launch

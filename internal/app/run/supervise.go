@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/supervise"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/logfile"
@@ -43,8 +44,8 @@ type supervision struct {
 	task     *Task       // that this process keeps; nil: a run
 	meeting  *port.Kept  // of the ranks of the command
 	heard    []gpu.Event // errors of the driver that were said
-	restarts int
-	sick     int    // restarts that --drift asked for after a fault of the machine
+	life     supervise.Life
+	last     supervise.End // of the last start
 	why      string // of the last restart by --drift
 }
 
@@ -58,7 +59,7 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 		said(text)
 		l.Log(text)
 	})
-	s := &supervision{done: job.Result{Streak: care.Streak}, host: l.host, care: care, spec: l.spec, task: l.task, meeting: l.meeting, told: told, left: l.spec.Timeout, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
+	s := &supervision{done: job.Result{Streak: care.Streak}, host: l.host, care: care, spec: l.spec, task: l.task, meeting: l.meeting, told: told, left: l.spec.Timeout, life: supervise.Life{Care: care, Service: l.keeping.ended != nil, First: cmp.Or(l.host.Times.Pause, firstPause), Streak: care.Streak}, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
 	if care.Log != "" {
 		if s.log, err = logfile.Start(care.Log, int64(care.LogLimit), s.service.ended == nil && l.task == nil); err != nil {
 			l.release()

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"gpuard/internal/core/job"
 	"gpuard/internal/core/service"
+	"gpuard/internal/core/supervise"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/launch"
 )
@@ -121,20 +121,21 @@ func (k *keeper) unseen(ctx context.Context) (done bool) {
 	doomed := k.quiet()
 	k.set(func(r *service.Record) { r.Exit, r.Signal = nil, "" })
 	last := k.snapshot()
-	end, well := job.Result{Streak: last.Streak}, time.Since(last.Since)
+	end := supervise.End{Ran: time.Since(last.Since), Unfit: doomed.Why, Asked: ctx.Err() != nil}
 	if doomed.Why != "" {
-		well = doomed.Well
+		end.Ran = doomed.Well
 	}
-	end.Lengthen(well)
+	life := supervise.Life{Care: k.task.Care, Service: true, Streak: last.Streak}
+	settled := life.Settled(end)
 	switch {
 	case ctx.Err() != nil:
 		k.over(service.Done, "it was ended")
 		return true
-	case k.task.Care.Again(doomed.Why != "", end.Streak):
+	case !settled:
 		k.note("the command ended: starting it again")
-		k.fresh(last.Restarts+1, end.Streak)
+		k.fresh(last.Restarts+1, life.Streak)
 		return false
 	}
-	k.over(service.Failed, k.beyond(cmp.Or(doomed.Why, "it ended, with an unknown exit status: the gpuard that supervised it had been killed"), end.Streak))
+	k.over(service.Failed, k.beyond(cmp.Or(doomed.Why, "it ended, with an unknown exit status: the gpuard that supervised it had been killed"), life.Streak))
 	return true
 }

@@ -1,0 +1,158 @@
+// Package supervise decides what follows the end of a command that gpuard looks after.
+//
+//	                 ┌──────────────── in line again ◀── the machine was at fault ──┐
+//	                 ▼                                                              │
+//	waiting ──▶ starting ──▶ running ──▶ stopping ──▶ ended, and to be started again┤
+//	                 ▲                     (its time is over, it is to move,        │
+//	                 │                      it is unfit, or somebody asks)          │
+//	                 └── after a pause, with the same devices ◀─────────────────────┘
+//
+// What is known of a job over all its starts is a Life; each End goes through Settled, and through Next if that leaves
+// something to decide. Whether the machine was at fault is asked in between, because that reads all devices.
+package supervise
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"gpuard/internal/core/job"
+)
+
+// Life is what is known of a job over all its starts.
+type Life struct {
+	Care     job.Care
+	Service  bool          // it is a service
+	First    time.Duration // the shortest pause before a further start
+	Streak   int           // ends in a row after which a start was due
+	Restarts int           // for which Care.Retries or Care.Restart has asked
+	moved    bool          // by --drift, after a fault
+}
+
+// End is how one start has ended.
+type End struct {
+	Code     int           // exit code; -1 when a signal ended it
+	Signal   string        // that ended it: "SIGKILL"; "" none
+	Ran      time.Duration // how long it ran well
+	Unfit    string        // why it was ended although it ran; "" it was not
+	Asked    bool          // the end of the job was asked for
+	TimedOut bool          // its time was over
+	By       string        // the signal by which somebody has ended it, or the process that measures its share; "" nobody
+}
+
+// Failed reports whether it ended otherwise than a command does that has done its work.
+func (e End) Failed() bool { return e.Code != 0 || e.Signal != "" || e.Unfit != "" }
+
+// How it ended, in few words: "exit 1", "SIGKILL".
+func (e End) How() string {
+	switch {
+	case e.Unfit != "":
+		return e.Unfit
+	case e.Signal != "":
+		return e.Signal
+	}
+	return fmt.Sprintf("exit %d", e.Code)
+}
+
+// Next is what follows an end.
+type Next struct {
+	Start     bool          // the command is started again
+	Elsewhere bool          // not on devices in which there is a fault
+	Pause     time.Duration // before the start
+	Say       string        // for people; "" nothing
+}
+
+// Endless reports whether it is a service that is started again as its restart says, and not as often as Retries says.
+func (l *Life) Endless() bool {
+	return l.Care.Restart != job.NoRestart || l.Service && !l.followsFaults()
+}
+
+// followsFaults reports whether --drift moves the job after a fault of the machine.
+func (l *Life) followsFaults() bool { return slices.Contains(l.Care.Drift, "sick") }
+
+// Settled counts an end, and reports whether nothing follows it, whatever was the matter with the machine.
+func (l *Life) Settled(e End) bool {
+	switch {
+	case e.Asked, e.TimedOut, e.By != "":
+		return true
+	case l.Endless():
+		l.lengthen(e.Ran)
+		return !l.again(e)
+	}
+	return !e.Failed() || l.Care.Retries == 0 && !l.followsFaults()
+}
+
+// Next decides what follows an end that is not settled. fault is what happened to the machine while the command ran; "" nothing
+// that is known.
+func (l *Life) Next(e End, fault string) Next {
+	n := Next{Start: true, Elsewhere: fault != ""}
+	ended := fmt.Sprintf("the command ended (%s)", e.How())
+	if fault != "" {
+		ended += fmt.Sprintf(", and %s", fault)
+	}
+	count := fmt.Sprintf("start %d of %d", l.Restarts+2, l.Care.Retries+1)
+	switch more := l.Restarts < l.Care.Retries; {
+	case l.Endless() && fault != "":
+		l.Restarts++
+		n.Pause = l.pause()
+		n.Say = fmt.Sprintf("%s: starting it again elsewhere in %.1f s", ended, n.Pause.Seconds())
+	case l.Endless():
+		l.Restarts++
+		n.Pause = l.pause()
+		n.Say = fmt.Sprintf("%s: starting it again in %.1f s", ended, n.Pause.Seconds())
+	case more && fault != "":
+		l.Restarts++
+		n.Say = fmt.Sprintf("%s: starting it again elsewhere, %s", ended, count)
+	case more && l.Care.Any:
+		l.Restarts++
+		l.lengthen(e.Ran)
+		n.Pause = l.pause()
+		n.Say = fmt.Sprintf("%s: starting it again in %.1f s, %s", ended, n.Pause.Seconds(), count)
+	case fault != "" && l.followsFaults() && !l.moved:
+		l.moved = true
+		n.Say = ended + ": starting it again elsewhere"
+	case fault != "" || !more:
+		n.Start = false
+	default:
+		n.Start = false
+		n.Say = fmt.Sprintf("%s and is not started again: nothing says that it was the machine's fault (--retry %d:any does not ask)", ended, l.Care.Retries)
+	}
+	return n
+}
+
+// A command that fails immediately is not started a thousand times a second: the pause doubles with each start, up to
+// longestPause.
+const (
+	longestPause = 30 * time.Second
+	lasted       = time.Minute
+)
+
+// lengthen counts one more end, of a start that ran well for that long. After one that lasted the streak begins anew.
+func (l *Life) lengthen(well time.Duration) {
+	if l.Streak++; well >= lasted {
+		l.Streak = 1
+	}
+}
+
+// pause is the time between the last end of the streak and the next start.
+func (l *Life) pause() time.Duration {
+	pause := l.First
+	for n := 1; n < l.Streak && pause < longestPause; n++ {
+		pause *= 2
+	}
+	return min(pause, max(l.First, longestPause))
+}
+
+// Looping reports whether the command ended again soon after a restart. Its devices are then free until the next start.
+func (l *Life) Looping() bool { return l.Streak > 1 }
+
+// again reports whether a service is started again after the last end of a streak.
+func (l *Life) again(e End) bool {
+	switch {
+	case l.Care.Limit > 0 && l.Streak > l.Care.Limit:
+		return false
+	case l.Care.Restart == job.Always:
+		return true
+	}
+	return l.Care.Restart == job.OnFailure && e.Failed()
+}
