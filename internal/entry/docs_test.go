@@ -44,5 +44,5 @@ shares with jobs of others.
 The services of ` + "`gpuard up`" + ` have a supervisor (` + "`gpuard project-supervise`" + `), which decides what is to run, and a keeper each
 (` + "`gpuard project-keep`" + `). When one of them is killed the services run on, and the next one takes over what it looked after.
 
-The function that each of them runs: `internal/entry/helpers.go`; the way of a job through them: [architecture](../explanation/architecture.md). What a lease survives: [leases](../explanation/leases.md).
+The function that each of them runs is in internal/entry/helpers.go; the way of a job through them: [architecture](../explanation/architecture.md). What a lease survives: [leases](../explanation/leases.md).
 `

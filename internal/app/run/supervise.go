@@ -41,12 +41,12 @@ type supervision struct {
 	service keeping
 	doomed  Unfit // why the command that runs was ended, where keeping.unfit said so
 
-	task     *Task       // that this process keeps; nil: a run
-	meeting  *port.Kept  // of the ranks of the command
-	heard    []gpu.Event // errors of the driver that were said
-	life     supervise.Life
-	last     supervise.End // of the last start
-	why      string // of the last restart by --drift
+	task    *Task       // that this process keeps; nil: a run
+	meeting *port.Kept  // of the ranks of the command
+	heard   []gpu.Event // errors of the driver that were said
+	life    supervise.Life
+	last    supervise.End // of the last start
+	why     string        // of the last restart by --drift
 }
 
 // Supervise runs the command as a child and does what care asks for. told is called before each start, and again with
