@@ -46,6 +46,7 @@ type Child struct {
 	last    atomic.Int64 // signal that was meant for it, and when (ns after its start); see Meant
 	dying   func(pid, code int, signal string)
 	alone   atomic.Bool // when it stops, we do not
+	asked   atomic.Bool // we have sent it a signal ourselves
 	began   time.Time
 
 	once   sync.Once
@@ -199,6 +200,7 @@ func (c *Child) Alone() { c.alone.Store(true) }
 
 // Send sends a signal by name, such as "SIGTERM". A child that is gone gets nothing.
 func (c *Child) Send(name string) {
+	c.asked.Store(true)
 	_ = c.process.Signal(unix.SignalNum(name))
 }
 
@@ -294,6 +296,7 @@ func (c *Child) resume(looks int) int {
 func (c *Child) finish(status unix.WaitStatus, usage unix.Rusage) {
 	c.once.Do(func() {
 		c.status, c.usage, c.ran = status, usage, time.Since(c.began)
+		awaitSignal(syscall.WaitStatus(status), func() bool { return c.asked.Load() || c.Meant(time.Now().Add(-time.Second)) != "" })
 		close(c.ended)
 	})
 }

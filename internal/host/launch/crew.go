@@ -22,6 +22,7 @@ type Crew struct {
 	mu      sync.Mutex
 	running map[int]*os.Process // by number
 	meant   time.Time           // the last signal to end them
+	asked   bool                // we have sent them a signal ourselves
 	by      os.Signal           // how
 }
 
@@ -79,6 +80,11 @@ func (c *Crew) wait(number int, process *os.Process) {
 	end := Ended{Number: number, PID: process.Pid, Code: -1}
 	if state, err := process.Wait(); err == nil {
 		status, _ := state.Sys().(syscall.WaitStatus)
+		awaitSignal(status, func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.asked || c.meant.After(time.Now().Add(-time.Second))
+		})
 		if end.Code = status.ExitStatus(); status.Signaled() {
 			end.Signal = unix.SignalName(status.Signal())
 		}
@@ -123,7 +129,12 @@ func (c *Crew) Needs(pid int) bool {
 }
 
 // Send sends a signal by name, such as "SIGTERM", to those that run.
-func (c *Crew) Send(name string) { c.signalAll(unix.SignalNum(name)) }
+func (c *Crew) Send(name string) {
+	c.mu.Lock()
+	c.asked = true
+	c.mu.Unlock()
+	c.signalAll(unix.SignalNum(name))
+}
 
 func (c *Crew) signalAll(sig os.Signal) {
 	c.mu.Lock()

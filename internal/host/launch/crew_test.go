@@ -36,6 +36,39 @@ func roleLate([]string) error {
 	return nil
 }
 
+// roleHeard starts what ends by a signal that this process gets a moment later, as one for the whole group may come.
+func roleHeard([]string) error {
+	command := Command{Path: "/bin/sh", Argv: []string{"sh", "-c", "kill -TERM $$"}}
+	later := func() { time.AfterFunc(50*time.Millisecond, func() { _ = unix.Kill(unix.Getpid(), unix.SIGTERM) }) }
+	crew := command.Gather(1)
+	if err := crew.Start(0, nil); err != nil {
+		return err
+	}
+	later()
+	if end := <-crew.Ended(); end.Signal != "SIGTERM" || !crew.Meant(time.Now().Add(-time.Minute)) {
+		return fmt.Errorf("it ended as %+v, and nothing was heard of why", end)
+	}
+	crew.signals.stop()
+	child, err := command.Start()
+	if err != nil {
+		return err
+	}
+	later()
+	<-child.Ended()
+	if child.Meant(time.Now().Add(-time.Minute)) != "SIGTERM" {
+		return fmt.Errorf("a child ended, and nothing was heard of why")
+	}
+	fmt.Println("heard of it")
+	return nil
+}
+
+// TestHeard: an end by a signal that was sent to this process too is not taken for one that the command has had by itself.
+func TestHeard(t *testing.T) {
+	if got := play(t, nil, "heard").expect("heard "); got != "of it" {
+		t.Error(got)
+	}
+}
+
 // TestCrewLate: one that is started after the others were told to end is told so too.
 func TestCrewLate(t *testing.T) {
 	if got := play(t, nil, "late").expect("late "); got != "both were told to end" {

@@ -41,6 +41,20 @@ func statusOf(pidfd int) (status syscall.WaitStatus, known bool) {
 	}
 }
 
+// lateSignal is how much later than its command this process may hear of a signal that was sent to both.
+const lateSignal = 200 * time.Millisecond
+
+// awaitSignal waits a moment for a signal to be heard of that a command has obeyed by its end: one that is sent to a process group,
+// as by a terminal, may reach the command first, and then it looks as if that had failed by itself.
+func awaitSignal(status syscall.WaitStatus, heard func() bool) {
+	if name := signalOf(status); name == "" || name == "SIGKILL" { // of that we would not hear
+		return
+	}
+	for end := time.Now().Add(lateSignal); !heard() && time.Now().Before(end); {
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
 // signalOf also knows a shell's way of saying that a signal ended its command: 128 and the signal's number. Only those
 // that people and schedulers send to end a program are read so.
 func signalOf(status syscall.WaitStatus) string {

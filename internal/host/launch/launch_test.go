@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		os.Exit(apart.Run(m))
 	}
 	roles := map[string]func([]string) error{
-		"start": roleStart, "many": roleMany, "reaper": roleReaper, "can": roleCan, "late": roleLate, "exec": roleExec, "low": roleLow, "run": roleRun,
+		"start": roleStart, "many": roleMany, "reaper": roleReaper, "can": roleCan, "late": roleLate, "heard": roleHeard, "exec": roleExec, "low": roleLow, "run": roleRun,
 		"signal": roleSignal, "beside": roleBeside, "deaf": roleDeaf, "spare": roleSpare,
 	}
 	if err := roles[role](os.Args[1:]); err != nil {
