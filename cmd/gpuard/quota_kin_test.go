@@ -23,6 +23,7 @@ func (r *rack) script(text string) result {
 func TestQuotaNested(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
+	r.Delay("nvmlDeviceGetComputeRunningProcesses_v3", 0, 400) // a lease may begin while the driver lists the processes
 	got := r.script(`eval "$(gpuard env $PRIVATE --lease --share 8G)" || exit 9
 fakegpu-job --gpu 0 --mem 6G --seconds 7 & one=$!
 gpuard run $PRIVATE --no-wait -q --any --share 8G -- env -u GPUARD_LEASE fakegpu-job --gpu 0 --mem 7G --seconds 6; echo other ended with $?

@@ -113,8 +113,10 @@ func (m *measurer) read(ctx context.Context) *reading {
 			}
 		}
 	}
-	r := &reading{kin: m.lineage(), leases: map[int]string{}}
-	if r.machine, r.err = m.host.Read(ctx, gpu.Processes); r.err != nil {
+	r := &reading{leases: map[int]string{}}
+	r.machine, r.err = m.host.Read(ctx, gpu.Processes)
+	m.held, _ = m.folder.Leases() // after the processes: the lease of each is older than the process
+	if r.kin = m.lineage(); r.err != nil {
 		return r
 	}
 	for _, p := range r.machine.Processes {

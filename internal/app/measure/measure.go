@@ -6,6 +6,7 @@ package measure
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -50,8 +51,11 @@ type measurer struct {
 // notes are what one process leaves to the next: what belongs to a lease although it has left its tree.
 type notes struct {
 	Namespace uint64                    `json:"namespace"`
-	Members   map[string]map[int]uint64 `json:"members"` // by lease
+	Members   map[string]map[int]uint64 `json:"members"` // by noteKey
 }
+
+// noteKey is the name of a lease in the notes, for one start of its command.
+func noteKey(l *job.Lease) string { return fmt.Sprint(l.ID, " ", l.PID, " ", l.Start) }
 
 // Run measures repeatedly how much memory the processes of leases use on their devices, and does what core/quota decides,
 // until the lease is over for which it was started. args are a descriptor of the locks, the state folder, that lease, and
@@ -119,7 +123,7 @@ func (m *measurer) update() bool {
 		case !found:
 			m.drop(w)
 		case l.PID != w.lease.PID || l.Start != w.lease.Start: // its command was started again
-			m.forget(w)
+			delete(m.shares, id)
 		case closed(w.ended):
 			orphans[id] = w.roots()
 		}
@@ -144,43 +148,45 @@ func (m *measurer) add(l job.Lease) {
 	if l.Quota == job.NoQuota { // it could not be measured, and may be by now
 		w.level = job.Watch
 	}
-	for pid, start := range m.wrote.Members[l.ID] {
+	for pid, start := range m.wrote.Members[noteKey(&l)] {
 		w.members[pid] = start
 	}
 	if uid, ok := m.host.Proc.Owner(l.PID); ok {
 		w.uid = uid
 	}
-	ended := make(chan struct{})
-	if process, err := launch.Pidfd(l.PID); err == nil && m.host.Proc.Alive(l.PID, l.Start) {
+	process, err := launch.Pidfd(l.PID)
+	if err == nil && !m.host.Proc.Alive(l.PID, l.Start) { // another one has its PID by now
+		_ = process.Close()
+		process = nil
+	}
+	switch {
+	case process != nil:
 		w.process, w.ended = process, launch.Exited(process)
-	} else if w.ended = ended; len(w.roots()) == 0 { // a process that is not known has the lease
-		close(ended)
+		go m.awaitEnd(w)
+	case len(w.roots()) == 0: // a process that is not known has the lease
 		m.drop(w)
 		return
-	} else {
+	default:
+		ended := make(chan struct{})
 		close(ended)
+		w.ended = ended
 	}
 	m.shares[l.ID] = w
-	go func() {
-		<-w.ended
-		select {
-		case m.ended <- struct{}{}:
-		default:
-		}
-	}()
 }
 
-// forget measures a lease no longer, for now.
-func (m *measurer) forget(w *measuring) {
-	if w.process != nil {
-		_ = w.process.Close()
+// awaitEnd wakes the measuring at the end of a lease's process, which is watched until then even if its lease is over before.
+func (m *measurer) awaitEnd(w *measuring) {
+	<-w.ended
+	_ = w.process.Close()
+	select {
+	case m.ended <- struct{}{}:
+	default:
 	}
-	delete(m.shares, w.lease.ID)
 }
 
 // drop leaves a lease to whoever measures it next.
 func (m *measurer) drop(w *measuring) {
-	m.forget(w)
+	delete(m.shares, w.lease.ID)
 	m.locks.Drop(w.lease.ID)
 }
 
@@ -217,8 +223,8 @@ func (m *measurer) spent() time.Duration {
 // leaveNotes writes down what belongs to the leases, for the process that measures them next.
 func (m *measurer) leaveNotes() {
 	n := notes{Namespace: m.host.Proc.Namespace(), Members: map[string]map[int]uint64{}}
-	for id, w := range m.shares {
-		n.Members[id] = w.members
+	for _, w := range m.shares {
+		n.Members[noteKey(&w.lease)] = w.members
 	}
 	m.locks.Leave(n)
 }
