@@ -29,9 +29,11 @@ func stubEngine() {
 	case "info":
 		answer = map[string]any{"ServerVersion": "29.0.0", "Runtimes": map[string]any{"nvidia": map[string]any{}}}
 	case "ps":
-		_, lease, _ := strings.Cut(args[len(args)-1], engine.LeaseLabel+"=")
-		for _, c := range containersOf(folder, lease) {
-			fmt.Println(c.ID)
+		name, value, _ := strings.Cut(strings.TrimPrefix(args[len(args)-1], "label="), "=")
+		for _, c := range containersOf(folder, "") {
+			if has, found := c.Config.Labels[name]; found && (value == "" || has == value) { // as podman takes an empty value
+				fmt.Println(c.ID)
+			}
 		}
 		return
 	case "inspect":
@@ -40,7 +42,9 @@ func stubEngine() {
 		os.Exit(runContainer(folder, args))
 	case "kill":
 		for _, c := range containersOf(folder, "") {
-			if slices.Contains(args, c.ID) {
+			if i := slices.Index(args, "--signal"); slices.Contains(args, c.ID) && i > 0 {
+				_ = unix.Kill(c.State.PID, unix.SignalNum(args[i+1]))
+			} else if slices.Contains(args, c.ID) {
 				_ = unix.Kill(-c.State.PID, unix.SIGKILL)
 			}
 		}
@@ -126,14 +130,8 @@ func runContainer(folder string, args []string) int {
 		return 125
 	}
 	if len(words) > 0 { // one that is looked after: its client passes signals on, and all that is in it ends with its first process
-		got := make(chan os.Signal, 16)
-		signal.Notify(got, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
-		go func() {
-			for sig := range got {
-				_ = cmd.Process.Signal(sig)
-			}
-		}()
-		defer unix.Kill(-cmd.Process.Pid, unix.SIGKILL) //nolint:errcheck // there may be nothing left
+		signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP) // as docker does with a terminal, it passes none on
+		defer unix.Kill(-cmd.Process.Pid, unix.SIGKILL)       //nolint:errcheck // there may be nothing left
 	}
 	_ = cmd.Wait()
 	_ = os.Remove(path + ".json")

@@ -30,8 +30,8 @@ func TestContainerRefused(t *testing.T) {
 	}{
 		"a share":                   {want: "cannot give a share of a GPU to a container", args: []string{"podman", "--share", "8G", "--", "run", "image"}},
 		"a share, by run":           {want: "cannot give a share of a GPU to a container", args: []string{"run", "--share", "8G", "--", "podman", "run", "image"}},
-		"a time, in the background": {want: "cannot use --timeout, --retry or --log with podman run, unless it is run in the foreground", args: []string{"run", "--timeout", "1h", "--", "podman", "run", "-itd", "image"}},
-		"a log, of a start":         {want: "cannot use --timeout, --retry or --log with podman start, unless it is run in the foreground", args: []string{"podman", "--log", "file", "--", "start", "-a", "one"}},
+		"a time, in the background": {want: "cannot use --timeout, --retry, --log or --notify with podman run, unless it is run in the foreground", args: []string{"run", "--timeout", "1h", "--", "podman", "run", "-itd", "image"}},
+		"a log, of a start":         {want: "cannot use --timeout, --retry, --log or --notify with podman start, unless it is run in the foreground", args: []string{"podman", "--log", "file", "--", "start", "-a", "one"}},
 		"a drift":                   {want: "cannot use --drift with a container: it keeps the GPUs that it was created with", args: []string{"podman", "--drift", "--", "run", "image"}},
 		"a proof, in a dry run":     {want: "cannot use --verify with a container", args: []string{"podman", "--verify", "--dry-run", "--", "run", "image"}},
 		"a rule of time":            {want: ruled, env: config, args: []string{"podman", "--", "run", "image"}},

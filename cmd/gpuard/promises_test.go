@@ -400,3 +400,28 @@ func TestKilledKeeper(t *testing.T) {
 	same(t, "exit, starts", []any{*job.Exit, strings.Count(string(starts), "\n")}, []any{7, 1})
 	l.nothingLeft()
 }
+
+// TestContainerIsEnded: a container whose time is over and that does not obey is killed, one without a GPU too, and no other one is.
+func TestContainerIsEnded(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 2)
+	bin := t.TempDir()
+	folder := stubDocker(t, bin, "stubengine")
+	docker := func(flags ...string) *exec.Cmd {
+		cmd := l.hasty(append([]string{"docker", "-q"}, flags...)...)
+		cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"), "DOCKER_HOST=unix:///none")
+		return cmd
+	}
+	other := docker("--", "run", "--rm", "image", "sh", "-c", "echo on; exec sleep 600")
+	begin(t, other)
+	living := containersOf(folder, "")
+	same(t, "containers", len(living), 1)
+	for _, flag := range []string{"--cpu", "--device=1"} {
+		got := run(t, docker(flag, "--timeout", "1s", "--grace", "300ms", "--", "run", "--rm", "image", "sh", "-c", `trap "" TERM; while :; do sleep 0.1; done`))
+		same(t, flag, got.code, 124)
+		same(t, "containers that live after "+flag, fmt.Sprint(containersOf(folder, "")), fmt.Sprint(living))
+	}
+	same(t, "a second start", run(t, docker("--retry", "1", "--", "run", "--name", "x", "image")).code, 125)
+	same(t, "in another container", run(t, docker("--timeout", "1h", "--", "exec", "x", "true")).code, 125)
+	_ = unix.Kill(-living[0].State.PID, unix.SIGKILL)
+}

@@ -235,6 +235,7 @@ func (e Engine) Inspect(ctx context.Context, names ...string) ([]Container, erro
 // Labels are those of containers that gpuard started.
 const (
 	LeaseLabel   = "gpuard.lease"
+	JobLabel     = "gpuard.job"     // of a container without a lease
 	DevicesLabel = "gpuard.devices" // UUIDs, with commas
 )
 

@@ -13,7 +13,8 @@ import (
 type Watch struct {
 	Engine
 	Lease string   `json:"lease"`
-	Names []string `json:"names"` // of a start: the containers; else those with the lease's label
+	Names []string `json:"names"`          // of a start: the containers; else those with the lease's label
+	Mark  string   `json:"mark,omitempty"` // of a container without a lease: the value of JobLabel
 }
 
 // Encode writes a watch as one word.
@@ -78,8 +79,8 @@ func (w Watch) settle(question time.Duration) time.Duration {
 	return max(again, 12*question)
 }
 
-// Kill ends the containers of the lease that live.
-func (w Watch) Kill(ctx context.Context) error {
+// Kill sends a signal to the containers that live: "SIGTERM"; "" kills them.
+func (w Watch) Kill(ctx context.Context, signal string) error {
 	found, err := w.containers(ctx)
 	var ids []string
 	for _, c := range found {
@@ -90,7 +91,11 @@ func (w Watch) Kill(ctx context.Context) error {
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	if _, err = w.ask(ctx, append([]string{"kill"}, ids...)...); err != nil { // it may have ended by itself
+	words := []string{"kill"}
+	if signal != "" {
+		words = append(words, "--signal", signal)
+	}
+	if _, err = w.ask(ctx, append(words, ids...)...); err != nil { // it may have ended by itself
 		if found, again := w.containers(ctx); again == nil && !slices.ContainsFunc(found, Container.Lives) {
 			return nil
 		}
@@ -102,5 +107,11 @@ func (w Watch) containers(ctx context.Context) ([]Container, error) {
 	if len(w.Names) > 0 {
 		return w.Inspect(ctx, w.Names...)
 	}
-	return w.WithLabel(ctx, LeaseLabel, w.Lease)
+	switch { // podman takes an empty value for any
+	case w.Lease != "":
+		return w.WithLabel(ctx, LeaseLabel, w.Lease)
+	case w.Mark != "":
+		return w.WithLabel(ctx, JobLabel, w.Mark)
+	}
+	return nil, nil
 }

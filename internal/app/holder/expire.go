@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proc"
@@ -18,24 +20,13 @@ import (
 // command.
 
 // expire ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it
-// was. They have grace before they are killed. done is closed when the command has ended.
-func expire(process int, lease job.Lease, until string, grace time.Duration, done <-chan struct{}) bool {
+// was. They have grace before they are killed; then containers end what is left of the lease in an engine. until is the moment, and the
+// process that sees to the time while it lives, if there is one: "MOMENT", or "MOMENT,PID,START". done is closed when the
+// command has ended.
+func expire(process int, lease job.Lease, until string, grace time.Duration, done <-chan struct{}, containers func()) bool {
 	processes := proc.New("/proc")
-	moment, err := strconv.ParseInt(until, 10, 64)
-	if err != nil || moment == 0 {
+	if !awaitMoment(processes, until, done) {
 		return false
-	}
-	for {
-		now, err := processes.Uptime()
-		left := time.Duration(moment) - now
-		if err == nil && left <= 0 {
-			break
-		}
-		select {
-		case <-done:
-			return false
-		case <-time.After(min(max(left, time.Second/100), time.Minute)): // no timer counts while the machine sleeps
-		}
 	}
 	_ = quotawatch.Tell(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: ending the command\n")
 	tree := map[int]uint64{} // everything that was ever seen in it: process ids, and when each began
@@ -52,6 +43,9 @@ func expire(process int, lease job.Lease, until string, grace time.Duration, don
 		for _, pid := range processes.Tree(roots...) {
 			s, err := processes.Stat(pid)
 			_, asked := tree[pid]
+			if machine.OwnHelper(pid) { // it may serve other jobs, too
+				continue
+			}
 			if !asked && err == nil {
 				tree[pid] = s.Start
 			}
@@ -67,7 +61,38 @@ func expire(process int, lease job.Lease, until string, grace time.Duration, don
 			break
 		}
 	}
+	containers()
 	return true
+}
+
+// awaitMoment waits until a time is over that nobody sees to any more. It returns false when the command has ended before.
+func awaitMoment(processes proc.FS, until string, done <-chan struct{}) bool {
+	words := strings.Split(until, ",")
+	moment, err := strconv.ParseInt(words[0], 10, 64)
+	if err != nil || moment <= 0 {
+		return false
+	}
+	seenTo := func() bool { return false }
+	if len(words) == 3 {
+		pid, _ := strconv.Atoi(words[1])
+		start, _ := strconv.ParseUint(words[2], 10, 64)
+		seenTo = func() bool { return processes.Alive(pid, start) }
+	}
+	for {
+		now, err := processes.Uptime()
+		left := time.Duration(moment) - now
+		if err == nil && left <= 0 {
+			if !seenTo() {
+				return true
+			}
+			left = time.Second
+		}
+		select {
+		case <-done:
+			return false
+		case <-time.After(min(max(left, time.Second/100), time.Minute)): // no timer counts while the machine sleeps
+		}
+	}
 }
 
 // keepForNextStart keeps the lease of a command that has ended while its next start may come, and reports whether another

@@ -53,7 +53,7 @@ func Keep(args []string, touch, most time.Duration) error {
 	}
 	expired := make(chan bool, 1)
 	go func() {
-		expired <- expire(w.Process(), lease, slices.Concat(args, []string{"0"})[4], most*2/3, over)
+		expired <- expire(w.Process(), lease, slices.Concat(args, []string{"0"})[4], most*2/3, over, func() { endContainers(args) })
 	}()
 	err = w.Wait(touch, func() { folder.Touch(lease) })
 	last := lease // what measures and what ends in time still read the first
@@ -112,6 +112,16 @@ func afterlife(args []string) []string {
 		return nil
 	}
 	return args[5:]
+}
+
+// endContainers ends the containers of a lease whose time is over; args are those of Keep.
+func endContainers(args []string) {
+	if len(args) != 6 {
+		return
+	}
+	if w, err := engine.DecodeWatch(args[5]); err == nil {
+		_ = w.Kill(context.Background(), "")
+	}
 }
 
 // contained keeps the lease until no container of it lives. Meanwhile the lease is that of the container's first

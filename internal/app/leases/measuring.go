@@ -28,7 +28,7 @@ func unmeasured(host *machine.Host, held []job.Lease) (notes []string) {
 		if _, asked := known[l.UID]; !asked {
 			known[l.UID] = measurers(host, l.UID)
 		}
-		if !slices.ContainsFunc(known[l.UID], func(line string) bool { return measure.Sees(line, l.ID) }) {
+		if !slices.ContainsFunc(known[l.UID], func(line string) bool { return measure.Sees(line, &l) }) {
 			held[i].Quota = job.NoQuota
 			notes = append(notes, fmt.Sprintf("no process enforces the share of lease %s of %s (%s) any more: the one that measured it was killed, and its holder too", l.ID, l.User, l.Share))
 		}

@@ -23,9 +23,12 @@ const (
 )
 
 // Sees reports whether the process with this command line measures a lease of its user.
-func Sees(commandLine, lease string) bool {
-	return strings.HasSuffix(commandLine, " "+allShares) || strings.HasSuffix(commandLine, " "+lease+" "+oneShare)
+func Sees(commandLine string, l *job.Lease) bool {
+	return l.Quota != job.MPS && strings.HasSuffix(commandLine, " "+allShares) || strings.HasSuffix(commandLine, " "+l.ID+" "+oneShare)
 }
+
+// taken is how long the process that measures all shares may take to see a new one: a driver may be slow.
+const taken = 2 * Young
 
 // Guard sees to it that a shared lease is measured, until done is closed. process is a pidfd of the lease's command. While
 // another process measures all shares of this user Guard sleeps; when that ends, one of the guards starts the next one. The
@@ -88,13 +91,13 @@ func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what
 		return oneShare, locks.Await(l.ID)
 	}
 	all := fmt.Sprintf("all in %d", l.Namespace)
-	for late := time.Now().Add(Young); ; {
+	for late := time.Now().Add(taken); ; {
 		switch {
 		case !locks.Take(l.ID): // another process measures it
 			if err := locks.Await(l.ID); err != nil {
 				return "", err
 			}
-			late = time.Now().Add(Young)
+			late = time.Now().Add(taken)
 		case locks.Take(all):
 			return allShares, nil
 		case time.Now().After(late): // the process that measures all others does not see this one

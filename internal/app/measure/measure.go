@@ -70,7 +70,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 	}
 	defer locks.Close()
 	daemonize.Outlast("gpu-measure")
-	folder, err := store.Open(args[1], nil, time.Minute)
+	folder, err := store.Open(args[1], nil, time.Second) // what cannot be noted now is noted the next time
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,9 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 	}
 	mps := false
 	for due := time.Now(); m.update() && ctx.Err() == nil; {
-		mps = mps || m.shares[m.first].level == job.MPS
+		if w := m.shares[m.first]; w != nil {
+			mps = mps || w.level == job.MPS
+		}
 		if !time.Now().Before(due) {
 			due = time.Now().Add(m.measureAll(ctx))
 		}
@@ -103,18 +105,24 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 
 // update finds the leases to measure, and reports whether the one is live for which this process was started.
 func (m *measurer) update() bool {
-	m.held, _ = m.folder.Leases()
+	held, problems := m.folder.Leases()
+	if slices.ContainsFunc(problems, func(p store.Problem) bool { return p.Path == m.folder.Path }) { // not all were read: nothing is known to be over
+		return m.held == nil || m.shares[m.first] != nil
+	}
+	m.held = held
 	live := map[string]job.Lease{}
 	for _, l := range m.held {
 		if l.UID == uint32(os.Geteuid()) && !l.Unreadable && l.Share > 0 && l.Namespace == m.host.Proc.Namespace() {
 			live[l.ID] = l
 		}
 	}
-	if first, found := live[m.first]; found {
-		for id, l := range live {
-			if id != m.first && (!m.all || l.Quota == job.MPS || l.Folder != first.Folder) {
-				delete(live, id)
-			}
+	first, found := live[m.first]
+	if !found {
+		return false
+	}
+	for id, l := range live {
+		if id != m.first && (!m.all || l.Quota == job.MPS || l.Folder != first.Folder) {
+			delete(live, id)
 		}
 	}
 	orphans := map[string][]int{} // of leases whose process has ended
@@ -197,8 +205,7 @@ func (m *measurer) measureAll(ctx context.Context) time.Duration {
 	pace := quota.Pace{Every: m.every}
 	for _, id := range slices.Sorted(maps.Keys(m.shares)) {
 		w := m.shares[id]
-		blind := slices.ContainsFunc(w.lease.Devices, func(device gpu.UUID) bool { return m.blind(r, device) != "" })
-		if blind && m.all && id != m.first {
+		if m.all && id != m.first && r.err == nil && m.blindness(r, w) != "" && m.blindness(r, m.shares[m.first]) == "" {
 			if w.blindness++; w.blindness >= mostBlind {
 				m.left[id] = true
 				m.drop(w)
@@ -210,6 +217,14 @@ func (m *measurer) measureAll(ctx context.Context) time.Duration {
 	}
 	pace.Cost, pace.Took = m.spent()-spent, time.Since(began)
 	return pace.NextLook()
+}
+
+// blindness says why a lease cannot be measured; "" where it can.
+func (m *measurer) blindness(r *reading, w *measuring) (why string) {
+	for _, device := range w.lease.Devices {
+		why = cmp.Or(why, m.blind(r, device))
+	}
+	return why
 }
 
 // spent is the processor time of all that measures: also of the process that reads the devices, which costs the most.

@@ -52,7 +52,7 @@ func notify(dir string, lines *journal.Journal, all *record.State, run int) erro
 	return apprun.Notice{
 		Number: e.Number, Name: e.Name, State: string(state), Exit: last.Exit, Log: (&Queue{Dir: dir}).logPath(run, j),
 		Text: fmt.Sprintf("job %d (%s): %s", e.Number, prose.Clean(e.Name), e.Ending()),
-	}.Tell(j.Notify, env, folder, log)
+	}.Tell(j.Notify, env, folder, log, false)
 }
 
 // Ending is how a job ended, in a word or two.

@@ -3,6 +3,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,6 +32,7 @@ type contained struct {
 	services []container.Service // of a compose: those with GPUs
 	form     container.Form      // how its devices are named to the engine
 	labels   []string            // options of gpuard's own
+	mark     string              // of a container without a lease: the value of its label
 }
 
 // InContainer reports whether a command is the command line of a container engine.
@@ -90,9 +92,9 @@ func RefuseCare(command []string, care *job.Care, verified bool) error {
 	if !InContainer(command) {
 		return nil
 	}
-	call, err := container.Read(command)
+	call, _ := container.Read(command) // what is wrong with it is said later
 	switch {
-	case err != nil, !call.Lasts(): // what is wrong with it is said later
+	case !call.StartsContainer():
 		return nil
 	case verified:
 		return exit.Usagef("cannot use --verify with a container: gpuard verifies processes of this machine; leave it out, and ask while it runs: gpuard verify LEASE")
@@ -101,7 +103,9 @@ func RefuseCare(command []string, care *job.Care, verified bool) error {
 	case len(care.Drift) > 0:
 		return exit.Usagef("cannot use --drift with a container: it keeps the GPUs that it was created with; leave it out")
 	case !call.Attached():
-		return exit.Usagef("cannot use --timeout, --retry or --log with %s %s, unless it is run in the foreground: without a command of %[1]s beside it, it is the engine that looks after the container; write %[1]s run without --detach, or leave them out", call.Engine, call.Verb)
+		return exit.Usagef("cannot use --timeout, --retry, --log or --notify with %s %s, unless it is run in the foreground: without a command of %[1]s beside it, it is the engine that looks after the container; write %[1]s run without --detach, or leave them out", call.Engine, call.Verb)
+	case care.Retries > 0 && (call.Has("--cidfile") || call.Has("--name") && !call.Has("--rm", "--replace")):
+		return exit.Usagef("cannot use --retry with a container that leaves its name or its file of the ID behind: the next start could not have it; add --rm, and leave --cidfile out")
 	}
 	return nil
 }
@@ -113,13 +117,15 @@ func (l *Launch) passRestart() {
 	}
 }
 
-// endContainers ends what lives of the containers of the lease: they do not end with the engine's command.
-func (l *Launch) endContainers() error {
-	if l.contained == nil {
-		return nil
+// endContainer sends a signal to the container in the foreground that the command has started; "" ends it: it does not end with the
+// engine's command, which passes no signals on where it has a terminal. sent is false where there is no such container.
+func (l *Launch) endContainer(signal string) (sent bool, err error) {
+	if l.contained == nil || !l.contained.call.Attached() {
+		return false, nil
 	}
-	w := engine.Watch{Engine: l.contained.engine, Lease: l.Lease, Names: l.contained.names}
-	return w.Kill(context.Background())
+	w := engine.Watch{Engine: l.contained.engine, Lease: l.Lease, Mark: l.contained.mark}
+	err = w.Kill(context.Background(), signal)
+	return err == nil, err
 }
 
 // refuseInContainer refuses what gpuard does for a process and cannot do for a container.
@@ -130,7 +136,7 @@ func refuseInContainer(host *machine.Host, spec job.Spec) error {
 	case err != nil:
 		return err
 	case rule != nil:
-		return exit.Usagef("cannot start a container on a GPU: %s allows it for %s, and gpuard does not end containers; run the command without a container", rule, pick.DurationText(rule.Time))
+		return exit.Usagef("cannot start a container on a GPU: %s allows it for %s, and gpuard does not end every container; run the command without one", rule, pick.DurationText(rule.Time))
 	case spec.Ranks != nil:
 		return exit.Usagef("cannot use --ranks or --torchrun with a container: they start processes on this machine; start them in the container: … IMAGE torchrun --nproc-per-node=gpu train.py")
 	case spec.Share > 0:
@@ -245,6 +251,10 @@ func (l *Launch) contain() error {
 		}
 		if len(devices) == 0 {
 			labels = nil
+		}
+		if l.Lease == "" { // by which it is found again
+			c.mark = rand.Text()
+			labels = []string{"--label", engine.JobLabel + "=" + c.mark}
 		}
 		c.form, c.labels = form, labels
 		argv, notes, err := c.call.With(form, labels...)

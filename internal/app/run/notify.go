@@ -38,6 +38,9 @@ func CanNotify(who string) error {
 	return nil
 }
 
+// telling is how long what tells of an end is waited for.
+const telling = 30 * time.Second
+
 // Notice is what is told of the end of a job.
 type Notice struct {
 	Number int // of the queue; 0 it was not in one
@@ -49,8 +52,9 @@ type Notice struct {
 }
 
 // Tell tells who (--notify) of the end: by a shell command, which is the user's own and gets GPUARD_JOB and the like, by a POST,
-// or on the desktop. It does not wait for that. out gets what the command prints.
-func (n Notice) Tell(who string, env visible.Env, folder string, out *os.File) error {
+// or on the desktop. With wait it waits for that, because the end of this process may be the end of that, too, in a job of a scheduler or a
+// container. out gets what the command prints.
+func (n Notice) Tell(who string, env visible.Env, folder string, out *os.File, wait bool) error {
 	vars := []string{fmt.Sprint("GPUARD_JOB=", n.Number), "GPUARD_JOB_NAME=" + n.Name, "GPUARD_JOB_STATE=" + n.State, fmt.Sprint("GPUARD_JOB_EXIT=", n.Exit), "GPUARD_JOB_LOG=" + n.Log, "GPUARD_JOB_TEXT=" + n.Text}
 	argv, input := []string{"/bin/sh", "-c", who}, ""
 	switch {
@@ -74,8 +78,21 @@ func (n Notice) Tell(who string, env visible.Env, folder string, out *os.File) e
 		return err
 	}
 	defer read.Close() //nolint:errcheck // the command has its own
-	_, err = batch.Start(batch.Command{Path: path, Dir: folder, Argv: argv, Env: append(vars, env...), Log: out}, read)
-	return err
+	pid, err := batch.Start(batch.Command{Path: path, Dir: folder, Argv: argv, Env: append(vars, env...), Log: out}, read)
+	if err != nil || !wait {
+		return err
+	}
+	over := make(chan struct{})
+	go func() {
+		_, _ = batch.Await(pid)
+		batch.Bury(pid)
+		close(over)
+	}()
+	select {
+	case <-over:
+	case <-time.After(telling):
+	}
+	return nil
 }
 
 // tellEnd tells whoever is to be told (--notify) how the command ended.
@@ -94,7 +111,7 @@ func (s *supervision) tellEnd() {
 	n.Text = fmt.Sprintf("%s: %s after %s", prose.Clean(n.Name), how, s.done.Ran.Round(time.Second))
 	folder, err := os.Getwd()
 	if err == nil {
-		err = n.Tell(s.care.Notify, s.host.Env, folder, os.Stderr)
+		err = n.Tell(s.care.Notify, s.host.Env, folder, os.Stderr, true)
 	}
 	if err != nil {
 		s.host.Say(fmt.Sprintf("cannot tell of the end of the command (--notify): %v", err))

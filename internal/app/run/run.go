@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -233,9 +232,6 @@ func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, err
 	return child, err
 }
 
-// overdue is how long after the kill of a command whose time is over its holder ends it in place of a gpuard that was killed.
-const overdue = 2 * time.Second
-
 // handOver makes the lease the child's.
 func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) error {
 	s, err := l.host.Proc.Stat(child.PID())
@@ -252,7 +248,7 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 	l.claimed.Held.Lease = lease
 	until := l.until()
 	if most > 0 { // this process sees to it before, unless it is killed
-		until = strconv.FormatInt(lease.Until-int64(job.Dying-overdue), 10)
+		until = l.overdue(err == nil, lease.Until)
 	}
 	after, err := l.afterEnd(until)
 	if err == nil {

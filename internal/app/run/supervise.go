@@ -267,7 +267,9 @@ func (s *supervision) endCommand(child *launch.Child) {
 	grace := time.NewTimer(s.spec.Grace)
 	defer grace.Stop()
 	child.Alone()
-	child.Send(s.care.Stop)
+	if asked, _ := s.launch.endContainer(s.care.Stop); !asked {
+		child.Send(s.care.Stop)
+	}
 	child.Send("SIGCONT")
 	over := false
 	select {
@@ -292,7 +294,7 @@ func (s *supervision) endCommand(child *launch.Child) {
 		s.host.Say(err.Error())
 		child.Abandon()
 	}
-	if err := s.launch.endContainers(); err != nil {
+	if _, err := s.launch.endContainer(""); err != nil {
 		s.host.Say(fmt.Sprintf("cannot end the container: %v", err))
 	}
 }

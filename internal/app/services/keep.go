@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,6 +59,9 @@ func Keep(ctx context.Context, host *machine.Host, t Task) error {
 			return nil // it is not wanted so any more
 		}
 		k.instance = wanted.Instances[i]
+		if i := slices.IndexFunc(k.instance.Flags, isNotify); i >= 0 {
+			k.task.Care.Notify = strings.TrimPrefix(k.instance.Flags[i], notifyFlag)
+		}
 		if k.instance.Restart != service.Never {
 			k.task.Care.Restart, k.task.Care.Limit = job.Restart(k.instance.Restart), k.instance.Limit
 		}

@@ -222,7 +222,7 @@ func (s *supervisor) startKeeper(name string, i service.Instance, machine string
 	}
 	if i.Name != "" {
 		args = append(args, "--instance-hash="+i.Hash)
-		args = append(args, i.Flags...)
+		args = append(args, slices.DeleteFunc(slices.Clone(i.Flags), isNotify)...)
 		if logOf(&i) == "" {
 			args = append(args, "--log="+s.folder.Log(name))
 		}
@@ -251,6 +251,11 @@ func (s *supervisor) startKeeper(name string, i service.Instance, machine string
 	}()
 	return nil
 }
+
+// isNotify reports whether a flag says who is told of the end. It may hold a secret, and all users see command lines.
+func isNotify(flag string) bool { return strings.HasPrefix(flag, notifyFlag) }
+
+const notifyFlag = "--notify="
 
 // passes reports whether what was refused now may be had later: processes, memory, files.
 func passes(err error) bool {

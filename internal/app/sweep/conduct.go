@@ -65,7 +65,7 @@ func (s *Sweep) tellEnd(out *Outcome, err error) {
 	if err != nil {
 		n.State, n.Exit, n.Text = "failed", 1, fmt.Sprintf("sweep %s: %v", prose.Clean(n.Name), err)
 	}
-	if err := n.Tell(s.Request.Notify, s.Host.Env, s.Request.Folder, os.Stderr); err != nil {
+	if err := n.Tell(s.Request.Notify, s.Host.Env, s.Request.Folder, os.Stderr, true); err != nil {
 		s.Host.Say(fmt.Sprintf("cannot tell of the end of the sweep (--notify): %v", err))
 	}
 }

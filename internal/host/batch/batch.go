@@ -173,7 +173,9 @@ func End(leader int, signal string, known map[int]uint64) bool {
 // Kill kills what End would ask, again and again until nothing of it is left, or patience is over: a process that was killed
 // still has its files until the kernel has come round to ending it, and may have started another one meanwhile.
 func Kill(leader int, known map[int]uint64, patience time.Duration) {
-	for end := time.Now().Add(patience); End(leader, "SIGKILL", known) && time.Now().Before(end); time.Sleep(time.Millisecond) {
+	pause := time.Millisecond // each look reads all of /proc, so that they become rarer
+	for end := time.Now().Add(patience); End(leader, "SIGKILL", known) && time.Now().Before(end); pause = min(2*pause, 100*time.Millisecond) {
+		time.Sleep(pause)
 	}
 }
 

@@ -102,7 +102,7 @@ func End(pid int, force bool, sure func() bool) error {
 	if force {
 		sig = unix.SIGKILL
 	}
-	if err := sys.Signal(pid, sure, sig); err != nil {
+	if err := sys.Signal(pid, sure, sig, unix.SIGCONT); err != nil { // one that is stopped obeys when it goes on
 		return fmt.Errorf("cannot end process %d: %w", pid, err)
 	}
 	return nil

@@ -35,10 +35,10 @@ ends with the command, also after kill -9. While no GPU is free it waits in
 line, unless --no-wait or --fallback says otherwise. Without COMMAND it starts
 your shell. Flags after COMMAND belong to COMMAND.
 
-With --timeout, --retry, --log or --drift it stays as the parent of COMMAND and
-says how it ended. With --torchrun or --ranks it starts one process per GPU;
-they connect through a port of their own, and when one fails the others are
-ended.
+With --timeout, --retry, --log, --notify or --drift it stays as the parent of
+COMMAND and says how it ended. With --torchrun or --ranks it starts one process
+per GPU; they connect through a port of their own, and when one fails the others
+are ended.
 
 Exit codes of gpuard itself: 120 no device now (--no-wait), 121 --wait ran out,
 122 never on this machine, 124 ended by --timeout, 125 gpuard failed or was used
@@ -152,7 +152,7 @@ func (o *runOptions) keep(cmd *cobra.Command, spec *job.Spec, care *job.Care, mo
 	case err != nil || o.keepWhile == "":
 		return err
 	case care != nil:
-		return errors.New("cannot use --keep-while with --timeout, --retry, --log or --drift: gpuard is the parent of the command then, and the lease ends with gpuard; leave one of them out")
+		return errors.New("cannot use --keep-while with --timeout, --retry, --log, --notify or --drift: gpuard is the parent of the command then, and the lease ends with gpuard; leave one of them out")
 	case spec.Quota == job.MPS || spec.Require == job.MPS:
 		return errors.New("cannot use --keep-while with --quota mps: the share's own daemon ends with the command; leave one of them out")
 	}
