@@ -42,7 +42,7 @@ func Status(ctx context.Context, host *machine.Host, only ...string) (status.Rep
 	if err != nil { // the GPUs can be seen all the same
 		m.Problems = append(slices.Clip(m.Problems), "the leases cannot be read, so who has leased what is not shown: "+err.Error())
 	}
-	notes = append(notes, unmeasured(host, held)...)
+	notes = append(notes, unmeasured(host, m, held)...)
 	rules, wrong := host.Rules()
 	if wrong != nil {
 		notes = append(notes, host.Unruly())

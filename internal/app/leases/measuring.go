@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/measure"
 	"gpuard/internal/app/registry"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/quotawatch"
 )
@@ -16,8 +17,9 @@ import (
 // unmeasured finds the shared leases that no process measures although they are recorded as measured, because the
 // measuring process and all holders that would restart it were killed, and removes their level. A lease whose
 // processes cannot be seen here is left as it is.
-func unmeasured(host *machine.Host, held []job.Lease) (notes []string) {
-	if !host.Hardware() {
+func unmeasured(host *machine.Host, m gpu.Machine, held []job.Lease) (notes []string) {
+	folder, _, err := host.StateFolder(m)
+	if !host.Hardware() || err != nil {
 		return nil
 	}
 	known := map[uint32][]string{} // command lines of what measures, by user
@@ -28,7 +30,7 @@ func unmeasured(host *machine.Host, held []job.Lease) (notes []string) {
 		if _, asked := known[l.UID]; !asked {
 			known[l.UID] = measurers(host, l.UID)
 		}
-		if !slices.ContainsFunc(known[l.UID], func(line string) bool { return measure.Sees(line, &l) }) {
+		if !slices.ContainsFunc(known[l.UID], func(line string) bool { return measure.Sees(line, folder, &l) }) {
 			held[i].Quota = job.NoQuota
 			notes = append(notes, fmt.Sprintf("no process enforces the share of lease %s of %s (%s) any more: the one that measured it was killed, and its holder too", l.ID, l.User, l.Share))
 		}

@@ -22,9 +22,9 @@ const (
 	oneShare  = "one"
 )
 
-// Sees reports whether the process with this command line measures a lease of its user.
-func Sees(commandLine string, l *job.Lease) bool {
-	return l.Quota != job.MPS && strings.HasSuffix(commandLine, " "+allShares) || strings.HasSuffix(commandLine, " "+l.ID+" "+oneShare)
+// Sees reports whether the process with this command line measures a lease of its user in a state folder.
+func Sees(commandLine, folder string, l *job.Lease) bool {
+	return strings.Contains(commandLine, " "+folder+" ") && (l.Quota != job.MPS && strings.HasSuffix(commandLine, " "+allShares) || strings.HasSuffix(commandLine, " "+l.ID+" "+oneShare))
 }
 
 // taken is how long the process that measures all shares may take to see a new one: a driver may be slow.

@@ -110,11 +110,22 @@ func RefuseCare(command []string, care *job.Care, verified bool) error {
 	return nil
 }
 
-// passRestart has the container of a further start know that it is one: the engine passes on what these variables are.
-func (l *Launch) passRestart() {
-	if c := l.contained; c != nil {
-		l.argv, _, _ = c.call.With(c.form, append(slices.Clone(c.labels), "--env", "GPUARD_RESTART")...) // it could be made before
+// keepContainer makes the command line of a container that is looked after: one without a lease has a label by which it is found
+// again, and a further start knows that it is one, because the engine passes that variable on.
+func (l *Launch) keepContainer(again bool) {
+	c := l.contained
+	if c == nil || !c.call.Attached() {
+		return
 	}
+	more := slices.Clone(c.labels)
+	if l.Lease == "" {
+		c.mark = rand.Text()
+		more = append(more, "--label", engine.JobLabel+"="+c.mark)
+	}
+	if again {
+		more = append(more, "--env", "GPUARD_RESTART")
+	}
+	l.argv, _, _ = c.call.With(c.form, more...) // it could be made before
 }
 
 // endContainer sends a signal to the container in the foreground that the command has started; "" ends it: it does not end with the
@@ -251,10 +262,6 @@ func (l *Launch) contain() error {
 		}
 		if len(devices) == 0 {
 			labels = nil
-		}
-		if l.Lease == "" { // by which it is found again
-			c.mark = rand.Text()
-			labels = []string{"--label", engine.JobLabel + "=" + c.mark}
 		}
 		c.form, c.labels = form, labels
 		argv, notes, err := c.call.With(form, labels...)

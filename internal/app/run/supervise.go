@@ -125,9 +125,8 @@ func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, erro
 		before += l.task.Before
 	}
 	l.env = visible.Env(l.env).Restarted(before, s.why)
-	if s.launch = l; s.done.Starts > 0 {
-		l.passRestart()
-	}
+	s.launch = l
+	l.keepContainer(s.done.Starts > 0)
 	s.done.Lease, s.done.Devices = l.Lease, l.Plan.Devices
 	err := cmp.Or(ctx.Err(), s.holdReference(l))
 	c := launch.Command{Group: s.tree.Group(), Along: s.service.along, Apart: l.task != nil}
