@@ -131,7 +131,7 @@ func (m *measurer) update() bool {
 		case !found:
 			m.drop(w)
 		case l.PID != w.lease.PID || l.Start != w.lease.Start: // its command was started again
-			delete(m.shares, id)
+			m.forget(w)
 		case closed(w.ended):
 			orphans[id] = w.roots()
 		}
@@ -163,14 +163,15 @@ func (m *measurer) add(l job.Lease) {
 		w.uid = uid
 	}
 	process, err := launch.Pidfd(l.PID)
-	if err == nil && !m.host.Proc.Alive(l.PID, l.Start) { // another one has its PID by now
-		_ = process.Close()
-		process = nil
+	watched, werr := launch.Pidfd(l.PID) // closed where its end is waited for
+	alive := err == nil && werr == nil && m.host.Proc.Alive(l.PID, l.Start)
+	if !alive { // or another one has its PID by now
+		_, _ = process.Close(), watched.Close()
 	}
 	switch {
-	case process != nil:
-		w.process, w.ended = process, launch.Exited(process)
-		go m.awaitEnd(w)
+	case alive:
+		w.process, w.ended = process, launch.Exited(watched)
+		go m.awaitEnd(w.ended, watched)
 	case len(w.roots()) == 0: // a process that is not known has the lease
 		m.drop(w)
 		return
@@ -183,18 +184,24 @@ func (m *measurer) add(l job.Lease) {
 }
 
 // awaitEnd wakes the measuring at the end of a lease's process, which is watched until then even if its lease is over before.
-func (m *measurer) awaitEnd(w *measuring) {
-	<-w.ended
-	_ = w.process.Close()
+func (m *measurer) awaitEnd(ended <-chan struct{}, watched *os.File) {
+	<-ended
+	_ = watched.Close()
 	select {
 	case m.ended <- struct{}{}:
 	default:
 	}
 }
 
+// forget measures a lease no longer, for now.
+func (m *measurer) forget(w *measuring) {
+	_ = w.process.Close() // nil where there is none
+	delete(m.shares, w.lease.ID)
+}
+
 // drop leaves a lease to whoever measures it next.
 func (m *measurer) drop(w *measuring) {
-	delete(m.shares, w.lease.ID)
+	m.forget(w)
 	m.locks.Drop(w.lease.ID)
 }
 
