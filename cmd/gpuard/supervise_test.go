@@ -131,6 +131,7 @@ func TestTimeoutOutlivesItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	pids := members(t, cmd.Dir, 2)
+	eventually(t, "its holder is there", func() bool { return len(holdersOf(r.folder())) == 1 }) // it may begin after the command
 	kill(t, cmd.Process.Pid)
 	_ = cmd.Wait()
 	if gone(strconv.Itoa(pids[0])) || gone(strconv.Itoa(pids[1])) || r.leases() != 1 {
