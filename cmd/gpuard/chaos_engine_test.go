@@ -39,6 +39,9 @@ func stubEngine() {
 	case "inspect":
 		answer = slices.DeleteFunc(containersOf(folder, ""), func(c engine.Container) bool { return !slices.Contains(args, c.ID) })
 	case "run":
+		if os.Getenv("STUB_PULLS") != "" { // it has no container before it has the image
+			time.Sleep(time.Hour)
+		}
 		os.Exit(runContainer(folder, args))
 	case "kill":
 		for _, c := range containersOf(folder, "") {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -420,6 +421,13 @@ func TestContainerIsEnded(t *testing.T) {
 		got := run(t, docker(flag, "--timeout", "1s", "--grace", "300ms", "--", "run", "--rm", "image", "sh", "-c", `trap "" TERM; while :; do sleep 0.1; done`))
 		same(t, flag, got.code, 124)
 		same(t, "containers that live after "+flag, fmt.Sprint(containersOf(folder, "")), fmt.Sprint(living))
+	}
+	pulls := docker("--timeout", "1s", "--grace", "1m", "--", "run", "--rm", "image", "sh", "-c", "true")
+	pulls.Env = append(pulls.Env, "STUB_PULLS=1")
+	began := time.Now()
+	same(t, "while the engine has no container yet", run(t, pulls).code, 124)
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("it was not asked to end: %v", took)
 	}
 	same(t, "a second start", run(t, docker("--retry", "1", "--", "run", "--name", "x", "image")).code, 125)
 	same(t, "in another container", run(t, docker("--timeout", "1h", "--", "exec", "x", "true")).code, 125)

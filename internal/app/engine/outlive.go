@@ -79,8 +79,9 @@ func (w Watch) settle(question time.Duration) time.Duration {
 	return max(again, 12*question)
 }
 
-// Kill sends a signal to the containers that live: "SIGTERM"; "" kills them.
-func (w Watch) Kill(ctx context.Context, signal string) error {
+// Kill sends a signal to the containers that live: "SIGTERM"; "" kills them. sent is false where none lives, as before the engine has
+// its image.
+func (w Watch) Kill(ctx context.Context, signal string) (sent bool, err error) {
 	found, err := w.containers(ctx)
 	var ids []string
 	for _, c := range found {
@@ -89,18 +90,19 @@ func (w Watch) Kill(ctx context.Context, signal string) error {
 		}
 	}
 	if err != nil || len(ids) == 0 {
-		return err
+		return false, err
 	}
+
 	words := []string{"kill"}
 	if signal != "" {
 		words = append(words, "--signal", signal)
 	}
 	if _, err = w.ask(ctx, append(words, ids...)...); err != nil { // it may have ended by itself
 		if found, again := w.containers(ctx); again == nil && !slices.ContainsFunc(found, Container.Lives) {
-			return nil
+			return true, nil
 		}
 	}
-	return err
+	return err == nil, err
 }
 
 func (w Watch) containers(ctx context.Context) ([]Container, error) {

@@ -120,7 +120,7 @@ func endContainers(args []string) {
 		return
 	}
 	if w, err := engine.DecodeWatch(args[5]); err == nil {
-		_ = w.Kill(context.Background(), "")
+		_, _ = w.Kill(context.Background(), "")
 	}
 }
 

@@ -30,7 +30,7 @@ const (
 )
 
 // mostBlind is how often in a row a share may be unreadable before it is left to a process of its own. That is started as
-// its job was, so it may see what this one does not: another environment, or devices that a scheduler has hidden here.
+// its job was, so it may see what this one does not: devices that a scheduler has hidden here.
 const mostBlind = 3
 
 // measurer is the life of such a process.

@@ -135,8 +135,7 @@ func (l *Launch) endContainer(signal string) (sent bool, err error) {
 		return false, nil
 	}
 	w := engine.Watch{Engine: l.contained.engine, Lease: l.Lease, Mark: l.contained.mark}
-	err = w.Kill(context.Background(), signal)
-	return err == nil, err
+	return w.Kill(context.Background(), signal)
 }
 
 // refuseInContainer refuses what gpuard does for a process and cannot do for a container.
