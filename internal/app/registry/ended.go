@@ -48,6 +48,10 @@ func Unattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool
 	if stopped := helper(true); len(holders) == 0 || stopped && !late || helper(false) && !stopped {
 		return l // not ours to see, or its holder will say it
 	}
+	// A holder that has meanwhile done its work and is on its way out has no command line any more by which it is one.
+	if holders = slices.DeleteFunc(holders, func(b job.Blocker) bool { return host.Proc.Ending(b.PID, b.Start) }); len(holders) == 0 {
+		return l
+	}
 	for i := range holders {
 		holders[i].Command = machine.BaseName(strings.Fields(holders[i].Command))
 	}

@@ -1,0 +1,64 @@
+package registry
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/proc"
+	"gpuard/internal/host/store"
+)
+
+// TestUnattendedExiting: a holder that has done its work has no command line on its way out, and the lock until the kernel closes it.
+// It is nobody who keeps the lease; a process that lives is.
+func TestUnattendedExiting(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	if err := store.CreateFolder(dir); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := store.Open(dir, nil, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pid = 1<<22 + 7 // more than any process has
+	for name, c := range map[string]struct {
+		flags int // of the kernel: PF_EXITING is 4
+		kept  bool
+	}{"lives": {0, true}, "exits": {4, false}} {
+		root := t.TempDir()
+		host := &machine.Host{Proc: proc.New(root)}
+		l := job.Lease{ID: "k3f9", UID: uint32(os.Geteuid()), PID: pid - 1, Start: 50, Devices: []gpu.UUID{"GPU-1"}, Namespace: host.Proc.Namespace()} //nolint:gosec // a uid
+		lock := filepath.Join(dir, "leases", fmt.Sprint(l.UID), l.ID+"-"+job.DeviceHash("GPU-1")+".lock")
+		own := filepath.Join(root, fmt.Sprint(pid))
+		for path, text := range map[string]string{
+			lock:                            "",
+			filepath.Join(own, "cmdline"):   "",
+			filepath.Join(own, "stat"):      fmt.Sprintf("%d (gpuard) R 1 1 1 0 -1 %d 0 0 0 0 0 0 0 0 20 0 1 0 60 %s\n", pid, c.flags, strings.Repeat("0 ", 30)),
+			filepath.Join(own, "status"):    "Uid:\t0\t0\t0\t0\n",
+			filepath.Join(own, "fdinfo/20"): "lock:\t1: OFDLCK ADVISORY  WRITE -1 fe:00:42 0 EOF\n",
+		} {
+			err := os.MkdirAll(filepath.Dir(path), 0o755)
+			if err == nil {
+				err = os.WriteFile(path, []byte(text), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Mkdir(filepath.Join(own, "fd"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(lock, filepath.Join(own, "fd/20")); err != nil {
+			t.Fatal(err)
+		}
+		if got := Unattended(host, folder, l, true); got.Ended != c.kept || len(got.HeldBy) > 0 != c.kept {
+			t.Errorf("one that %s: %+v", name, got)
+		}
+	}
+}
