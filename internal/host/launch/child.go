@@ -45,8 +45,9 @@ type Child struct {
 	signals *passing
 	last    atomic.Int64 // signal that was meant for it, and when (ns after its start); see Meant
 	dying   func(pid, code int, signal string)
-	alone   atomic.Bool // when it stops, we do not
-	asked   atomic.Bool // we have sent it a signal ourselves
+	alone   atomic.Bool  // when it stops, we do not
+	asked   atomic.Bool  // we have sent it a signal ourselves
+	went    atomic.Int64 // when this process went on after a stop (ns after the start); stopping: it stops; 0: it never did
 	began   time.Time
 
 	once   sync.Once
@@ -182,12 +183,19 @@ func (c *Child) note(sig syscall.Signal) {
 	c.last.Store(int64(time.Since(c.began))<<7 | int64(sig))
 }
 
-// pass hands a signal on, unless the child could not be started.
+// pass hands a signal on, unless the child could not be started. Ctrl-Z may be heard of after this process has stopped for it
+// and was continued, the child with it: that would stop again. The witness may not know of it either, because the kernel
+// forgets a stop that waits for a process when it continues that (prepare_signal in kernel/signal.c).
 func (c *Child) pass(sig os.Signal) {
-	if c.process != nil {
+	went := c.went.Load()
+	late := went == stopping || went > 0 && time.Since(c.began)-time.Duration(went) < near
+	if c.process != nil && (sig != unix.SIGTSTP || !late) {
 		_ = c.process.Signal(sig)
 	}
 }
+
+// stopping is the moment at which this process goes on while it stops.
+const stopping = -1
 
 // Abandon counts a child as killed that does not die, because it is inside a driver that does not answer.
 func (c *Child) Abandon() { c.finish(unix.WaitStatus(unix.SIGKILL), unix.Rusage{}) }
@@ -267,7 +275,9 @@ func (c *Child) wait() {
 		case err == nil && status.Stopped(): // or stopped again
 			looks = 0
 			if !c.alone.Load() && follows(status.StopSignal()) {
+				c.went.Store(stopping)
 				stopAs(status.StopSignal())
+				c.went.Store(int64(time.Since(c.began)))
 				looks = 20
 			}
 			continue
