@@ -42,26 +42,31 @@ type joining struct {
 // watch says once which ranks have no connection to the port of the meeting, when another rank listens there, or torchrun. A
 // program that meets in another way listens on none, and nothing is said.
 func (j joining) watch(over <-chan struct{}) {
+	begun := map[int]bool{}
 	for {
 		select {
 		case <-over:
 			return
 		case <-time.After(j.crew.Join):
-			if j.sayMissing() {
+			if j.sayMissing(begun) {
 				return
 			}
 		}
 	}
 }
 
-// sayMissing reports whether somebody listens by now, and names the ranks that are not connected.
-func (j joining) sayMissing() bool {
+// sayMissing reports whether all ranks have begun and somebody listens by now, and then names the ranks that are not connected.
+// begun are those that were seen.
+func (j joining) sayMissing(begun map[int]bool) bool {
 	host := j.host
 	trees := make([][]int, len(j.crew.Members))
 	for rank, pid := range j.running() {
 		if rank < len(trees) {
-			trees[rank] = host.Proc.Tree(pid)
+			trees[rank], begun[rank] = host.Proc.Tree(pid), true
 		}
+	}
+	if len(begun) < len(trees) { // torchrun starts one after the other
+		return false
 	}
 	groups := trees
 	if j.agent > 0 {
