@@ -49,7 +49,7 @@ func layerTable() []layer {
 		{core + "queue", []string{core + "prose", core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
 		{core + "trend", []string{core + "prose", core + "gpu", core + "job", core + "health", core + "policy", core + "status"}},
 		{core + "supervise", []string{core + "prose", core + "gpu", core + "visible", core + "job"}},
-		{core + "runs", []string{core + "prose", core + "gpu", core + "queue"}},
+		{core + "runs", []string{core + "prose", core + "gpu", core + "queue", core + "supervise"}},
 		{core + "sim", []string{core + "prose", core + "gpu", core + "job", core + "pick", core + "queue", core + "runs"}},
 		{core + "compare", []string{core + "prose", core + "gpu"}},
 		{core + "cluster", []string{core + "prose", core + "gpu", core + "job", core + "policy", core + "check"}},

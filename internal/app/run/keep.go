@@ -95,8 +95,6 @@ func (s *supervision) giveBack(l *Launch, why string) {
 	s.host.Say(fmt.Sprintf("%sgave %s back; in line again", why, strings.Join(names, ", ")))
 }
 
-const firstPause = 500 * time.Millisecond
-
 // rest waits, and reports whether to go on.
 func rest(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)

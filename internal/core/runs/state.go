@@ -12,6 +12,8 @@ import (
 	"path"
 	"strconv"
 	"time"
+
+	"gpuard/internal/core/supervise"
 )
 
 // Phase is the progress of a run.
@@ -50,7 +52,8 @@ type Run struct {
 	after     []After
 	retry     Retry
 	cancelled bool
-	failures  int    // since it was last requested
+	failures  int32  // since it was last requested
+	streak    int32  // of these, those in a row that did not last
 	begun     *Event // its last Begin, or Start; nil before
 	ran       *Event // its last Ran, while its command is not started again; nil: none
 	last      *Event // End, or the last event of a run that has not ended; nil before; most of 100,000 runs only wait
@@ -242,7 +245,7 @@ func (s *State) Add(e Event) error {
 	case e.Kind == Gone && open:
 		s.gone(e.Run)
 	case e.Kind == Again && !r.Unread && (r.Phase == Failed || r.Phase == Cancelled):
-		r.failures, r.cancelled = 0, false
+		r.failures, r.streak, r.cancelled = 0, 0, false
 		s.move(e.Run, Waiting)
 	case s.queue && s.ask(e.Run, e.Kind):
 	default:
@@ -333,6 +336,7 @@ func (s *State) end(run int, e Event) {
 		}
 		s.move(run, OK)
 	default:
+		r.streak = int32(supervise.StreakAfter(int(r.streak), time.Duration(e.Seconds*float64(time.Second)))) //nolint:gosec // at most as the starts
 		s.fail(run, e.Problem == "" && (r.retry.Any || e.Fault != ""))
 	}
 }
@@ -350,10 +354,34 @@ func (s *State) gone(run int) {
 	}
 }
 
+// RestAfter is when a run may be started again that has failed, after a pause as that of gpuard run; first is the shortest. It
+// is zero where nothing is to be waited for: the run has not failed, or the machine was at fault.
+func (s *State) RestAfter(run int, first time.Duration) (until time.Time) {
+	r := &s.Runs[run]
+	if e := r.Last(); r.Phase == Waiting && r.failures > 0 && e.Kind == End && !e.Stopped && e.Fault == "" {
+		until = e.At.Add(supervise.Pause(first, int(r.streak)))
+	}
+	return until
+}
+
+// Retry says that a run which waits is started again after a failure, and why; "" where it is not.
+func (s *State) Retry(run int) string {
+	r := &s.Runs[run]
+	e := r.Last()
+	if r.Phase != Waiting || r.failures == 0 || e.Kind != End || e.Stopped {
+		return ""
+	}
+	fault := ""
+	if e.Fault != "" {
+		fault = ", and " + e.Fault
+	}
+	return fmt.Sprintf("the command ended (%s)%s: starting it again, start %d of %d", supervise.End{Code: e.Exit, Signal: e.Signal}.How(), fault, r.failures+1, r.retry.Times+1)
+}
+
 // fail counts a failure; again says whether it is of a kind that is repeated.
 func (s *State) fail(run int, again bool) {
 	r := &s.Runs[run]
-	if r.failures++; again && r.failures <= r.retry.Times {
+	if r.failures++; again && int(r.failures) <= r.retry.Times {
 		s.move(run, Waiting)
 	} else {
 		s.move(run, Failed)

@@ -123,24 +123,35 @@ func (l *Life) Next(e End, fault string) Next {
 // A command that fails immediately is not started a thousand times a second: the pause doubles with each start, up to
 // longestPause.
 const (
+	FirstPause   = 500 * time.Millisecond // the usual one
 	longestPause = 30 * time.Second
 	lasted       = time.Minute
 )
 
 // lengthen counts one more end, of a start that ran well for that long. After one that lasted the streak begins anew.
 func (l *Life) lengthen(well time.Duration) {
-	if l.Streak++; well >= lasted {
-		l.Streak = 1
-	}
+	l.Streak = StreakAfter(l.Streak, well)
 }
 
 // pause is the time between the last end of the streak and the next start.
-func (l *Life) pause() time.Duration {
-	pause := l.First
-	for n := 1; n < l.Streak && pause < longestPause; n++ {
+func (l *Life) pause() time.Duration { return Pause(l.First, l.Streak) }
+
+// Pause is the time before a command is started again that has failed so often in a row; first is that after one failure.
+func Pause(first time.Duration, streak int) time.Duration {
+	pause := first
+	for n := 1; n < streak && pause < longestPause; n++ {
 		pause *= 2
 	}
-	return min(pause, max(l.First, longestPause))
+	return min(pause, max(first, longestPause))
+}
+
+// StreakAfter is how often a command has failed in a row after a failure of a start that ran well for that long: one that
+// lasted begins a streak.
+func StreakAfter(streak int, well time.Duration) int {
+	if well >= lasted {
+		return 1
+	}
+	return streak + 1
 }
 
 // Looping reports whether the command ended again soon after a restart. Its devices are then free until the next start.
