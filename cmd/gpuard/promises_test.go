@@ -18,6 +18,8 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/queue"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/trend"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/proc"
 )
@@ -188,10 +190,10 @@ type promise struct {
 	signal      string
 	says        []string // and what begins with ! it does not
 	prepare     func(t *testing.T, dir string)
-	check       func(t *testing.T, dir string, got outcome)
+	check       func(t *testing.T, l *jobLine, dir string, got outcome)
 	refused     map[string]string // the commands that refuse it, and what they say
 	instead     map[string]string // what a command has in its place
-	unasked     bool              // its flags are only such that it has a keeper
+	unasked     bool              // its flags are only such that it has a keeper, or the right device
 }
 
 func promises() []promise {
@@ -199,7 +201,7 @@ func promises() []promise {
 		{name: "time limit, stop signal and grace", flags: "--timeout 1s --stop-signal INT --grace 1s", code: 124, says: []string{"was asked\n", "!\nwrong"},
 			script: `trap 'echo was asked; exit 3' INT; trap 'echo wrong' TERM HUP
 				sh -c 'trap "" INT TERM; echo $$ >@DIR@/child; while :; do sleep 0.1; done' & while :; do sleep 0.05; done`,
-			check: func(t *testing.T, dir string, _ outcome) {
+			check: func(t *testing.T, _ *jobLine, dir string, _ outcome) {
 				text, _ := os.ReadFile(filepath.Join(dir, "child"))
 				pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
 				if err != nil || syscall.Kill(pid, 0) == nil {
@@ -215,8 +217,8 @@ func promises() []promise {
 		{name: "share, also after a restart", refused: map[string]string{"docker": "cannot give a share of a GPU to a container"}, flags: "--share 8G --require-quota watch --grace 1s --retry 1:any",
 			script: `test "$GPUARD_RESTART" || exit 3; exec fakegpu-job --gpu 0 --mem 16G`, code: -1, signal: "SIGTERM", says: []string{"Next time ask for --share 18G"}},
 		{name: "on the CPU where no GPU is free", flags: "--fallback cpu --device 7", script: "echo sees=$CUDA_VISIBLE_DEVICES.", says: []string{"FALLING BACK TO THE CPU", "sees=", "!sees=0", "!sees=7"}},
-		{name: "started again", instead: map[string]string{"up": "`restart: on-failure:2`"}, flags: "--retry 2:any", script: `test "$GPUARD_RESTART" = 2 && exit 0; exit 3`, code: 0},
-		{name: "log and its limit", instead: map[string]string{"submit": "its log always, or `--log FILE`", "sweep": "its log always", "up": "its log always, or `log: FILE`"}, flags: "--log-limit 4K", script: "seq 1200; echo the end", check: func(t *testing.T, _ string, got outcome) {
+		{name: "started again after a pause, which is said", instead: map[string]string{"up": "`restart: on-failure:2`"}, flags: "--retry 2:any", script: `test "$GPUARD_RESTART" = 2 && exit 0; exit 3`, code: 0, says: []string{"gpuard: ", "the command ended (exit 3): starting it again"}},
+		{name: "log and its limit", instead: map[string]string{"submit": "its log always, or `--log FILE`", "sweep": "its log always", "up": "its log always, or `log: FILE`"}, flags: "--log-limit 4K", script: "seq 1200; echo the end", check: func(t *testing.T, _ *jobLine, _ string, got outcome) {
 			last, err := os.ReadFile(got.log)
 			before, err1 := os.ReadFile(got.log + ".1")
 			if err != nil || err1 != nil || !strings.Contains(string(last), "the end") || len(last) > 4<<10 || !strings.Contains(string(before), "\n700\n") {
@@ -225,18 +227,27 @@ func promises() []promise {
 		}},
 		{name: "told of its end", instead: map[string]string{"sweep": "when all runs are over", "up": "when it is over for good"}, flags: "--notify @DIR@/tell", script: "exit 0", code: 0, prepare: func(t *testing.T, dir string) {
 			writeFile(t, dir+"/tell", fmt.Sprintf("#!/bin/sh\necho \"$GPUARD_JOB_STATE $GPUARD_JOB_EXIT $GPUARD_JOB_TEXT\" >%[1]s/part; mv %[1]s/part %[1]s/told\n", dir), 0o700)
-		}, check: func(t *testing.T, dir string, _ outcome) {
+		}, check: func(t *testing.T, _ *jobLine, dir string, _ outcome) {
 			eventually(t, "it is told", func() bool {
 				text, _ := os.ReadFile(dir + "/told")
 				return strings.HasPrefix(string(text), "done 0 ") && len(text) > 10
 			})
 		}},
-		{name: "its name in status", instead: map[string]string{"sweep": "that of its program", "up": "that of the service"}, flags: "--name special", script: "gpuard status >@DIR@/status", check: func(t *testing.T, dir string, got outcome) {
+		{name: "its name in status", instead: map[string]string{"sweep": "that of its program", "up": "that of the service"}, flags: "--name special", script: "gpuard status >@DIR@/status", check: func(t *testing.T, _ *jobLine, dir string, got outcome) {
 			text, err := os.ReadFile(dir + "/status")
 			if err != nil || !strings.Contains(string(text), got.name) {
 				t.Errorf("%v: no %q in\n%s", err, got.name, text)
 			}
 		}},
+		{name: "its memory and load in the history", unasked: true, flags: "--device 0", script: `echo 6442450944 >$FAKEGPU_DIR/gpus/0/memory_used; until grep -qs 6442450944 @STATE@/leases/*/measure; do sleep 0.05; done`,
+			check: func(t *testing.T, l *jobLine, _ string, _ outcome) {
+				eventually(t, "it has a line", func() bool {
+					var a struct{ Use []trend.Use }
+					got := l.run("history", "--by", "command", "--json")
+					_ = json.Unmarshal([]byte(got.out), &a)
+					return slices.ContainsFunc(a.Use, func(u trend.Use) bool { return u.Peak == 6*gpu.GiB && u.Used+u.Idle > 0.9*u.Granted })
+				})
+			}},
 		{name: "exit code", unasked: true, flags: "--grace 1s --timeout 1h", script: "exit 7", code: 7},
 		{name: "death by a signal", unasked: true, flags: "--timeout 1h", script: "kill -KILL $$", code: -1, signal: "SIGKILL"},
 	}
@@ -253,7 +264,10 @@ func TestPromises(t *testing.T) {
 				if p.prepare != nil {
 					p.prepare(t, dir)
 				}
-				got := s.start(l, strings.Fields(strings.ReplaceAll(p.flags, "@DIR@", dir)), strings.ReplaceAll(p.script, "@DIR@", dir))
+				if strings.Contains(p.script, "@STATE@") { // it waits for a measurement
+					l.env = append(l.env, "SAMPLE=1")
+				}
+				got := s.start(l, strings.Fields(strings.ReplaceAll(p.flags, "@DIR@", dir)), strings.NewReplacer("@DIR@", dir, "@STATE@", l.state).Replace(p.script))
 				if why := p.refused[s.name]; why != "" {
 					same(t, "its end", got.code, 125)
 					contains(t, got.said, why)
@@ -268,7 +282,7 @@ func TestPromises(t *testing.T) {
 					}
 				}
 				if p.check != nil {
-					p.check(t, dir, got)
+					p.check(t, l, dir, got)
 				}
 				l.nothingLeft()
 			})

@@ -14,6 +14,7 @@ import (
 func TestQueueHistory(t *testing.T) {
 	t.Parallel()
 	l := newJobLine(t, 2)
+	l.env = append(l.env, "SAMPLE=1")
 	l.Set(0, "utilization", "75 10")
 	l.Set(1, "utilization", "75 10")
 	measured := func(words ...string) {

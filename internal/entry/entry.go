@@ -26,6 +26,7 @@ func Start(root string, times machine.Times, views cli.Views) int {
 	host := &machine.Host{Name: filepath.Base(os.Args[0]), Proc: proc.New("/proc"), Times: times, Root: root, Run: "/run", Tmp: "/var/tmp"}
 	helper, isHelper := helperOf(os.Args)
 	if isHelper && helper.reads == nothing {
+		host.Env = os.Environ()
 		return exitCode(helper.run(ctx, host, os.Args[2:]))
 	}
 	nvidia := newDriver(cmp.Or(times.Driver, 5*time.Second), filepath.Join(root, "proc/driver/nvidia/gpus"))

@@ -1,12 +1,10 @@
 package entry
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	"gpuard/internal/app/explain"
 	"gpuard/internal/app/holder"
@@ -50,9 +48,7 @@ func helpers() []helper {
 	return []helper{
 		{launch.HolderFlag, "the holder of a lease: has a second reference to its lock, cleans up when the command is gone, and writes the line of the history",
 			"nothing of the lease: the command has it too. The line of the history is written by who finds the lease next, without an exit code", nothing,
-			func(_ context.Context, host *machine.Host, args []string) error {
-				return holder.Keep(args, cmp.Or(host.Times.Touch, 24*time.Hour), cmp.Or(host.Times.Again, 15*time.Second))
-			}},
+			func(_ context.Context, host *machine.Host, args []string) error { return holder.Keep(host, args) }},
 		{machine.KeeperFlag, "the keeper of a job of a queue or a sweep: does for it what `gpuard run` does as the parent of its command",
 			"its end is still known, and its `--timeout` counts; what else was asked for ends", apart, runs.KeepJob},
 		{queue.Flag, "the keeper of a user's queue, while there is work: starts the runner, and waits for jobs that a killed runner leaves",
@@ -72,7 +68,7 @@ func helpers() []helper {
 			}},
 		{limits.Flag, "becomes a job, with the limits (`ulimit`) of the shell that handed it in", "the job", apart,
 			func(_ context.Context, _ *machine.Host, args []string) error { return limits.Exec(args) }},
-		{quotawatch.Flag, "measures all shares of a user once a second, and ends a job that uses more than its share",
+		{quotawatch.Flag, "measures what all leases of a user use: shares once a second, and ends a job that uses more than its share; the others every ten seconds, for the history",
 			"nothing: the holder of one of those leases starts another one at once, up to five times a minute", apart, measure.Run},
 		{verify.Flag, "looks where a job with `--verify` runs, and says so once", "that line", apart, verify.RunVerifier},
 		{machine.RanksFlag, "starts the processes of `--ranks`, and ends them all when one fails", "that: the others run on", apart, startRanks(machine.RanksFlag)},

@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/quota"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/launch"
@@ -177,7 +178,7 @@ func (d *Desk) newRequest(ctx context.Context, whose Subject) (q *request, err e
 	return q, err
 }
 
-// Entrust notes that the lease is the process's, a child that was not waited for yet. A share is measured from then on.
+// Entrust notes that the lease is the process's, a child that was not waited for yet. It is measured from then on.
 func (s *Seat) Entrust(pid int) error {
 	if s.held == nil {
 		return nil
@@ -188,7 +189,7 @@ func (s *Seat) Entrust(pid int) error {
 	}
 	lease, err := s.desk.folder.Entrust(s.held.Lease, pid, stat.Start, s.desk.spec.Limit())
 	s.held.Lease = lease
-	if err != nil || lease.Share == 0 || lease.Quota == job.NoQuota {
+	if err != nil {
 		return err
 	}
 	if s.pidfd, err = launch.Pidfd(pid); err != nil {
@@ -197,17 +198,24 @@ func (s *Seat) Entrust(pid int) error {
 	s.done, s.measured = make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(s.measured)
-		measure.Guard(int(s.pidfd.Fd()), s.desk.folder, lease, s.done)
+		measure.Guard(s.desk.host, int(s.pidfd.Fd()), s.desk.folder, lease, s.done)
 	}()
 	return nil
 }
 
-// Note says how the command ended, and what was measured of it, for the line that the lease leaves. Call it before Leave.
-func (s *Seat) Note(exit *int, signal string, peak gpu.Bytes, load *float64) {
+// Note says how the command ended, for the line that the lease leaves. Call it before Leave.
+func (s *Seat) Note(exit *int, signal string) {
 	if s.held != nil {
-		l := &s.held.Lease
-		l.Exit, l.Signal, l.Peak, l.Load = exit, signal, peak, load
+		s.held.Lease.Exit, s.held.Lease.Signal = exit, signal
 	}
+}
+
+// Measured is what was measured of a lease of this command: of the one that it ended with.
+func (s *Seat) Measured(lease string) (used quota.Measured) {
+	if s.desk.folder != nil && lease != "" {
+		used = s.desk.host.Measured(s.desk.folder, lease, time.Since(s.since))
+	}
+	return used
 }
 
 // Leave frees the lease when the command is gone. If a process that it left behind still holds the lease, Leave records

@@ -55,11 +55,9 @@ func expire(process int, lease job.Lease, until string, grace time.Duration, don
 		}
 		return len(roots)
 	}
-	for late := time.Now().Add(grace); end(false) > 0; time.Sleep(grace / 100) {
-		if time.Now().After(late) {
-			end(true)
-			break
-		}
+	late := time.Now().Add(grace)
+	for force := false; end(force) > 0 && time.Since(late) < job.Dying; time.Sleep(grace / 100) {
+		force = time.Now().After(late) // again and again: what is killed may have started another one meanwhile
 	}
 	containers()
 	return true

@@ -3,6 +3,7 @@
 package holder
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"slices"
@@ -23,8 +24,8 @@ import (
 // Keep is the life of a holder process: it keeps a reference to the lock of the lease until the command is gone,
 // removes the lease, and records the processes that still hold it. args are pidfd, lock descriptor, state folder and
 // lease ID; then the moment at which its time is over; then, for a lease that outlives its command, an engine.Watch, or
-// what it waits for, which most limits. It touches the lease every touch, because systemd-tmpfiles removes old files.
-func Keep(args []string, touch, most time.Duration) error {
+// what it waits for. It touches the lease once a day, because systemd-tmpfiles removes old files.
+func Keep(host *machine.Host, args []string) error {
 	if len(args) != 4 && len(args) != 5 && len(args) != 6 && len(args) != 8 {
 		return exit.Usagef("cannot hold a lease by hand: gpuard starts its holder itself")
 	}
@@ -37,15 +38,15 @@ func Keep(args []string, touch, most time.Duration) error {
 	if err != nil {
 		return err
 	}
-	host := &machine.Host{Env: os.Environ(), Proc: proc.New("/proc"), Root: "/"}
 	host.NoteEnds(folder)
+	touch, most := cmp.Or(host.Times.Touch, 24*time.Hour), cmp.Or(host.Times.Again, 15*time.Second)
 	lease, found := folder.Own(args[3])
 	if !found {
 		return nil // released before we looked
 	}
 	over, measured := make(chan struct{}), make(chan struct{})
 	go func() {
-		measure.Guard(w.Process(), folder, lease, over)
+		measure.Guard(host, w.Process(), folder, lease, over)
 		close(measured)
 	}()
 	if lease.Quota == job.MPS { // what measures ends the daemon, and may not even have begun when the command was short

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,10 +12,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/quota"
 	"gpuard/internal/core/trend"
 	"gpuard/internal/host/ledger"
+	"gpuard/internal/host/quotawatch"
 	"gpuard/internal/host/store"
 	"gpuard/internal/host/sys"
 )
@@ -45,12 +49,33 @@ func (h *Host) NoteEnds(folder *store.Folder) {
 			if path == "" || e.Lease.Parent != "" || e.Lease.Unreadable { // a part of another lease has that one's devices
 				continue
 			}
+			if e.Lease.UID == uint32(os.Geteuid()) { //nolint:gosec // a uid
+				used := h.Measured(folder, e.Lease.ID, e.At.Sub(e.Lease.Since))
+				e.Lease.Peak, e.Lease.Load = used.Peak, used.Mean()
+			}
 			line, err := json.Marshal(trend.Over(e.Lease, h.Names(e.Lease.UID), e.At, e.Seen))
 			if err == nil {
 				_ = ledger.Append(path, line, endedSize)
 			}
 		}
 	}
+}
+
+// SampleEvery is the time between two measurements of what a lease uses. One that lasts no longer is not measured.
+func (h *Host) SampleEvery() time.Duration { return cmp.Or(h.Times.Sample, 10*time.Second) }
+
+// Measured is what was measured of a lease of the caller that lasted for so long.
+func (h *Host) Measured(folder *store.Folder, lease string, lasted time.Duration) (used quota.Measured) {
+	if lasted < h.SampleEvery() {
+		return used
+	}
+	file, err := folder.MeasureFile(false)
+	if err != nil { // nothing was measured
+		return used
+	}
+	locks := quotawatch.NewLocks(file)
+	defer locks.Close()
+	return locks.Left().Used[lease]
 }
 
 // endedPath is the file for the leases of a state folder; "" nowhere. Those of invented machines have files of their own.

@@ -18,7 +18,7 @@ type Times struct {
 	Observe time.Duration // between two reports of the machine for serve and top: 1 s
 	Late    time.Duration // without a report, the process that reads the machine is replaced: 10 s
 	Retry   time.Duration // before a job of a queue is tried again whose devices could not be read: 30 s
-	Sample  time.Duration // between two measurements of what the jobs of a queue use
+	Sample  time.Duration // between two measurements of what leases use, and before the first one: 10 s
 	Measure time.Duration // between two readings of the memory of a shared lease: 1 s
 	Grace   time.Duration // for a job above its share to free memory, and then to end: 3 s
 	Reach   time.Duration // for a job on a device to appear as a client of MPS: 30 s

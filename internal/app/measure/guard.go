@@ -2,9 +2,11 @@ package measure
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/quotawatch"
 	"gpuard/internal/host/store"
@@ -18,7 +20,7 @@ const (
 
 // What a process that measures is to measure.
 const (
-	allShares = "all" // those of its user
+	allShares = "all" // those of its user, and the other leases
 	oneShare  = "one"
 )
 
@@ -30,16 +32,21 @@ func Sees(commandLine, folder string, l *job.Lease) bool {
 // taken is how long the process that measures all shares may take to see a new one: a driver may be slow.
 const taken = 2 * Young
 
-// Guard sees to it that a shared lease is measured, until done is closed. process is a pidfd of the lease's command. While
-// another process measures all shares of this user Guard sleeps; when that ends, one of the guards starts the next one. The
-// measuring process is a child of the holder, which therefore sees its death immediately: it tells the command's standard
-// error and starts another one. If that fails repeatedly, the lease records that it is not measured. The death of the
-// holder changes nothing: the measuring process lives on.
-func Guard(process int, folder *store.Folder, l job.Lease, done <-chan struct{}) {
-	if l.Share == 0 || l.Quota == job.NoQuota {
+// Guard sees to it that a lease is measured, until done is closed: a shared one from now on, another one when it is older than
+// a moment. process is a pidfd of the lease's command. While another process measures all leases of this user Guard sleeps;
+// when that ends, one of the guards starts the next one. The measuring process is a child of the holder, which therefore sees
+// its death immediately and starts another one; of a share it tells that on the command's standard error, and if it fails
+// repeatedly, the lease records that it is not measured. The death of the holder changes nothing: the measuring process lives
+// on.
+func Guard(host *machine.Host, process int, folder *store.Folder, l job.Lease, done <-chan struct{}) {
+	if !isMeasurable(&l) || l.Share == 0 && (isInvented(folder) || !pause(host.SampleEvery(), done)) {
 		return
 	}
-	say := func(text string) { _ = quotawatch.Tell(process, l.PID, "gpuard: "+text+"\n") }
+	say := func(text string) {
+		if l.Share > 0 {
+			_ = quotawatch.Tell(process, l.PID, "gpuard: "+text+"\n")
+		}
+	}
 	for deaths := 1; ; deaths++ {
 		began := time.Now()
 		err := startMeasurer(folder, l, done)
@@ -55,18 +62,36 @@ func Guard(process int, folder *store.Folder, l job.Lease, done <-chan struct{})
 			return
 		}
 		say(fmt.Sprintf("the process that measures lease %s has ended (%s); started another one", l.ID, err))
-		select {
-		case <-done:
+		if !pause(100*time.Millisecond<<deaths, done) {
 			return
-		case <-time.After(100 * time.Millisecond << deaths):
 		}
+	}
+}
+
+// isMeasurable reports whether a lease is to be measured. A part of another one has that one's devices.
+func isMeasurable(l *job.Lease) bool {
+	return l.Share > 0 && l.Quota != job.NoQuota || l.Share == 0 && l.Parent == "" && len(l.Devices) > 0
+}
+
+// isInvented reports whether a state folder is that of an invented machine.
+func isInvented(folder *store.Folder) bool {
+	return filepath.Base(filepath.Dir(folder.Path)) == "machines"
+}
+
+// pause waits so long, and reports whether done is still open.
+func pause(long time.Duration, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return false
+	case <-time.After(long):
+		return true
 	}
 }
 
 // startMeasurer waits until no process measures the lease, starts one, and waits for its end. Without an error the lease is
 // over.
 func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) error {
-	file, err := folder.MeasureFile(l)
+	file, err := folder.MeasureFile(true)
 	if err != nil {
 		return err
 	}
@@ -85,7 +110,7 @@ func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) erro
 }
 
 // awaitTurn waits until no process measures the lease, takes its lock, and says what is to be measured: "" nothing, because
-// the lease is over.
+// the lease is over, or is no share and not seen by the process that measures.
 func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what string, err error) {
 	if l.Quota == job.MPS { // the process ends the daemon with the lease
 		return oneShare, locks.Await(l.ID)
@@ -100,14 +125,14 @@ func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what
 			late = time.Now().Add(taken)
 		case locks.Take(all):
 			return allShares, nil
+		case time.Now().After(late) && l.Share == 0:
+			return "", nil
 		case time.Now().After(late): // the process that measures all others does not see this one
 			return oneShare, nil
 		}
 		locks.Drop(l.ID) // for that process
-		select {
-		case <-done:
+		if !pause(Young/30, done) {
 			return "", nil
-		case <-time.After(Young / 30):
 		}
 	}
 }

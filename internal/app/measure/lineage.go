@@ -101,7 +101,7 @@ type reading struct {
 }
 
 // read reads the devices and the processes, and adds to the members of each lease what is in its tree by now.
-func (m *measurer) read(ctx context.Context) *reading {
+func (m *measurer) read(ctx context.Context, what gpu.What) *reading {
 	roots := map[string][]int{}
 	for id, w := range m.shares {
 		roots[id] = w.roots()
@@ -114,7 +114,7 @@ func (m *measurer) read(ctx context.Context) *reading {
 		}
 	}
 	r := &reading{leases: map[int]string{}}
-	r.machine, r.err = m.host.Read(ctx, gpu.Processes)
+	r.machine, r.err = m.host.Read(ctx, what)
 	m.held, _ = m.folder.Leases() // after the processes: the lease of each is older than the process
 	if r.kin = m.lineage(); r.err != nil {
 		return r

@@ -1,6 +1,6 @@
-// Package measure keeps jobs to their share of a device's memory. One process measures all shares of a user: it reads the
-// driver once for all of them, warns, and ends what uses more. Each share has a guard in its holder, which sees to it that
-// there is such a process (guard.go).
+// Package measure keeps jobs to their share of a device's memory, and notes what each lease uses, for the history. One process
+// measures all leases of a user: it reads the driver once for all of them, warns, and ends what uses more than its share. Each
+// lease has a guard in its holder, which sees to it that there is such a process (guard.go).
 package measure
 
 import (
@@ -40,21 +40,18 @@ type measurer struct {
 	locks  *quotawatch.Locks
 	first  string                // the lease for which it was started; it ends with that
 	all    bool                  // it measures the others of its user, too
-	every  time.Duration         // between two measurements
-	shares map[string]*measuring // by lease
+	every  time.Duration         // between two measurements of shares
+	shares map[string]*measuring // by lease: shares, and others of which is noted what they use
 	left   map[string]bool       // leases that are left to a process of their own
 	ended  chan struct{}         // has a value when the process of a lease has ended
-	wrote  notes                 // of the process that measured before
+	wrote  quotawatch.Notes      // of the process that measured before
 	held   []job.Lease           // leases of all users, as read last
+	used   map[string]quota.Measured
+	sample time.Time // when what leases use is to be noted again
+	fresh  bool      // a share was not measured yet
 }
 
-// notes are what one process leaves to the next: what belongs to a lease although it has left its tree.
-type notes struct {
-	Namespace uint64                    `json:"namespace"`
-	Members   map[string]map[int]uint64 `json:"members"` // by noteKey
-}
-
-// noteKey is the name of a lease in the notes, for one start of its command.
+// noteKey is the name of a lease among the members in the notes, for one start of its command.
 func noteKey(l *job.Lease) string { return fmt.Sprint(l.ID, " ", l.PID, " ", l.Start) }
 
 // Run measures repeatedly how much memory the processes of leases use on their devices, and does what core/quota decides,
@@ -76,16 +73,17 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 	}
 	host.Say = func(string) {}
 	m := &measurer{host: host, folder: folder, locks: locks, first: args[2], all: args[3] == allShares, every: cmp.Or(host.Times.Measure, measuredEvery),
-		shares: map[string]*measuring{}, left: map[string]bool{}, ended: make(chan struct{}, 1)}
-	if locks.Left(&m.wrote); m.wrote.Namespace != host.Proc.Namespace() {
-		m.wrote = notes{}
+		shares: map[string]*measuring{}, left: map[string]bool{}, ended: make(chan struct{}, 1), used: map[string]quota.Measured{}}
+	if m.wrote = locks.Left(); m.wrote.Namespace != host.Proc.Namespace() {
+		m.wrote = quotawatch.Notes{}
 	}
+	maps.Copy(m.used, m.wrote.Used)
 	mps := false
 	for due := time.Now(); m.update() && ctx.Err() == nil; {
 		if w := m.shares[m.first]; w != nil {
 			mps = mps || w.level == job.MPS
 		}
-		if !time.Now().Before(due) {
+		if m.fresh || !time.Now().Before(due) {
 			due = time.Now().Add(m.measureAll(ctx))
 		}
 		select { // a new lease is seen soon, even if all are measured seldom
@@ -94,9 +92,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 		case <-ctx.Done():
 		}
 	}
-	if m.all {
-		m.leaveNotes()
-	}
+	m.leaveNotes()
 	if _, found := folder.Own(m.first); mps || !found && args[3] == oneShare {
 		m.leave(ctx)
 	}
@@ -112,7 +108,7 @@ func (m *measurer) update() bool {
 	m.held = held
 	live := map[string]job.Lease{}
 	for _, l := range m.held {
-		if l.UID == uint32(os.Geteuid()) && !l.Unreadable && l.Share > 0 && l.Namespace == m.host.Proc.Namespace() {
+		if l.UID == uint32(os.Geteuid()) && !l.Unreadable && (l.Share > 0 || isMeasurable(&l)) && l.Namespace == m.host.Proc.Namespace() {
 			live[l.ID] = l
 		}
 	}
@@ -142,7 +138,7 @@ func (m *measurer) update() bool {
 		}
 	}
 	for id, l := range live {
-		if m.shares[id] == nil && !m.left[id] && (id == m.first || l.Quota != job.NoQuota && m.locks.Take(id)) {
+		if m.shares[id] == nil && !m.left[id] && (id == m.first || isMeasurable(&l) && m.locks.Take(id)) {
 			m.add(l)
 		}
 	}
@@ -181,6 +177,7 @@ func (m *measurer) add(l job.Lease) {
 		w.ended = ended
 	}
 	m.shares[l.ID] = w
+	m.fresh = m.fresh || l.Share > 0
 }
 
 // awaitEnd wakes the measuring at the end of a lease's process, which is watched until then even if its lease is over before.
@@ -205,13 +202,25 @@ func (m *measurer) drop(w *measuring) {
 	m.locks.Drop(w.lease.ID)
 }
 
-// measureAll measures all leases once, and returns the pause until it is to be done again.
+// measureAll measures all shares once, and all leases when that is due. It returns the pause until it is to be done again.
 func (m *measurer) measureAll(ctx context.Context) time.Duration {
 	began, spent := time.Now(), m.spent()
-	r := m.read(ctx)
-	pace := quota.Pace{Every: m.every}
+	what := gpu.Processes
+	sampling := !began.Before(m.sample)
+	if m.fresh = false; sampling {
+		what |= gpu.Load
+	}
+	r := m.read(ctx, what)
+	pace := quota.Pace{Every: m.host.SampleEvery()}
 	for _, id := range slices.Sorted(maps.Keys(m.shares)) {
 		w := m.shares[id]
+		if sampling && r.err == nil {
+			w.noteUse(r)
+		}
+		if w.lease.Share == 0 {
+			continue
+		}
+		pace.Every = m.every
 		if m.all && id != m.first && r.err == nil && m.blindness(r, w) != "" && m.blindness(r, m.shares[m.first]) == "" {
 			if w.blindness++; w.blindness >= mostBlind {
 				m.left[id] = true
@@ -221,6 +230,10 @@ func (m *measurer) measureAll(ctx context.Context) time.Duration {
 		}
 		w.blindness = 0
 		pace.Over = w.measureOnce(ctx, r) || pace.Over
+	}
+	if sampling {
+		m.sample = began.Add(m.host.SampleEvery())
+		m.leaveNotes()
 	}
 	pace.Cost, pace.Took = m.spent()-spent, time.Since(began)
 	return pace.NextLook()
@@ -242,11 +255,18 @@ func (m *measurer) spent() time.Duration {
 	return quotawatch.Spent() + m.host.Spent()
 }
 
-// leaveNotes writes down what belongs to the leases, for the process that measures them next.
+// remembered is how long what was measured of a lease is known after its end, for whoever writes that down.
+const remembered = time.Minute
+
+// leaveNotes writes down what belongs to the leases, for the process that measures them next, and what they have used.
 func (m *measurer) leaveNotes() {
-	n := notes{Namespace: m.host.Proc.Namespace(), Members: map[string]map[int]uint64{}}
+	if !m.all {
+		return
+	}
+	n := quotawatch.Notes{Namespace: m.host.Proc.Namespace(), Members: map[string]map[int]uint64{}, Used: m.used}
 	for _, w := range m.shares {
 		n.Members[noteKey(&w.lease)] = w.members
 	}
+	maps.DeleteFunc(m.used, func(id string, u quota.Measured) bool { return m.shares[id] == nil && time.Since(u.Until) > remembered })
 	m.locks.Leave(n)
 }

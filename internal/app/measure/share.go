@@ -68,6 +68,20 @@ func (w *measuring) measureOnce(ctx context.Context, r *reading) (over bool) {
 	return over
 }
 
+// noteUse adds what the lease uses now to what is noted of it.
+func (w *measuring) noteUse(r *reading) {
+	u := w.used[w.lease.ID]
+	u.Add(r.machine, &w.lease, func(device gpu.UUID) (sum gpu.Bytes) {
+		for _, use := range w.uses(r, device) {
+			if use.Memory != nil {
+				sum += *use.Memory
+			}
+		}
+		return sum
+	})
+	w.used[w.lease.ID] = u
+}
+
 func (w *measuring) since() time.Duration { return time.Since(w.began) }
 
 // patience is how long a process may be on a device before it must be a client of MPS.

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -100,9 +101,9 @@ func lead(host *machine.Host, crew ranks.Crew, command []string) error {
 	failed, ended := awaitRanks(crew, c)
 	close(over)
 	if ended { // a program that a killed shell leaves behind would keep its devices
-		family.Signal("SIGTERM")
-		waitFor(crew.Grace, func() bool { return len(family.Members()) == 0 })
-		err = family.Kill(job.Dying)
+		grace, over := context.WithTimeout(context.Background(), crew.Grace)
+		err = family.End(grace, "SIGTERM", job.Dying)
+		over()
 	}
 	family.Leave()
 	if err != nil {
@@ -110,13 +111,6 @@ func lead(host *machine.Host, crew ranks.Crew, command []string) error {
 	}
 	c.Exit(failed)
 	return nil
-}
-
-// waitFor waits until something is so, but not longer than patience.
-func waitFor(patience time.Duration, so func() bool) {
-	for end := time.Now().Add(patience); !so() && time.Now().Before(end); {
-		time.Sleep(20 * time.Millisecond)
-	}
 }
 
 // rankEnd is the JSON line about a rank that failed.

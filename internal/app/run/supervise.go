@@ -59,7 +59,7 @@ func (l *Launch) Supervise(ctx context.Context, care job.Care, told func(l *Laun
 		said(text)
 		l.Log(text)
 	})
-	s := &supervision{done: job.Result{Streak: care.Streak}, host: l.host, care: care, spec: l.spec, task: l.task, meeting: l.meeting, told: told, left: l.spec.Timeout, life: supervise.Life{Care: care, Service: l.keeping.ended != nil, First: cmp.Or(l.host.Times.Pause, firstPause), Streak: care.Streak}, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
+	s := &supervision{done: job.Result{Streak: care.Streak}, host: l.host, care: care, spec: l.spec, task: l.task, meeting: l.meeting, told: told, left: l.spec.Timeout, life: supervise.Life{Care: care, Service: l.keeping.ended != nil, First: cmp.Or(l.host.Times.Pause, supervise.FirstPause), Streak: care.Streak}, seek: watchDrift(l.host, l.spec, care.Drift), service: l.keeping}
 	if care.Log != "" {
 		if s.log, err = logfile.Start(care.Log, int64(care.LogLimit), s.service.ended == nil && l.task == nil); err != nil {
 			l.release()
@@ -263,33 +263,25 @@ func (s *supervision) change(child *launch.Child, next *Launch, why string) *Lau
 // endCommand asks the command to end, then the processes that it left behind; it kills those that do not end in time,
 // and returns when all are gone.
 func (s *supervision) endCommand(child *launch.Child) {
-	grace := time.NewTimer(s.spec.Grace)
-	defer grace.Stop()
+	grace, over := context.WithTimeout(context.Background(), s.spec.Grace)
+	defer over()
+	go func() {
+		select {
+		case <-s.service.hurry:
+			over()
+		case <-grace.Done():
+		}
+	}()
 	child.Alone()
 	if asked, _ := s.launch.endContainer(s.care.Stop); !asked {
 		child.Send(s.care.Stop)
 	}
 	child.Send("SIGCONT")
-	over := false
 	select {
 	case <-child.Ended():
-	case <-grace.C:
-		over = true
-	case <-s.service.hurry:
-		over = true
+	case <-grace.Done():
 	}
-	if s.tree.Signal(s.care.Stop) {
-		for tick := time.NewTicker(20 * time.Millisecond); !over && len(s.tree.Members()) > 0; {
-			select {
-			case <-grace.C:
-				over = true
-			case <-s.service.hurry:
-				over = true
-			case <-tick.C:
-			}
-		}
-	}
-	if err := s.tree.Kill(job.Dying); err != nil {
+	if err := s.tree.End(grace, s.care.Stop, job.Dying); err != nil {
 		s.host.Say(err.Error())
 		child.Abandon()
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -90,8 +89,8 @@ type conductor struct {
 	now     Progress
 	tree    *proctree.Tree
 	caught  *interrupt.Caught
-	heard   os.Signal   // that ends the sweep
-	stopped atomic.Bool // what is left of a runner was asked to end
+	heard   os.Signal // that ends the sweep
+	hurry   func()    // kills what is left of a runner that was asked to end; nil: it was not
 	failure error
 	strays  chan strayEnd // ends of runs that no runner waits for
 	left    []stray       // those runs

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -146,17 +147,18 @@ func (c *conductor) seeOff(runs []int) error {
 
 // stopAll ends everything below this process; it is killed after a while, or when that is asked for again.
 func (c *conductor) stopAll() {
-	if c.stopped.Swap(true) {
-		_ = c.tree.Kill(job.Dying)
+	if c.hurry != nil {
+		c.hurry()
 		return
 	}
-	c.tree.Signal("SIGTERM")
 	grace := c.Grace
 	for _, run := range c.State.In(core.Running) {
 		grace = max(grace, c.State.Runs[run].Born().Grace)
 	}
+	ctx, hurry := context.WithTimeout(context.Background(), grace)
+	c.hurry = hurry
 	go func() {
-		time.Sleep(grace)
-		_ = c.tree.Kill(job.Dying)
+		_ = c.tree.End(ctx, "SIGTERM", job.Dying)
+		hurry()
 	}()
 }

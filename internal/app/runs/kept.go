@@ -187,10 +187,9 @@ func (r *runner) awaitProcess(now *atomic.Pointer[process], seat *claim.Seat) (b
 		return ended, nil
 	}
 	r.mu.Lock()
-	r.live[command.PID], r.uses[command.PID] = seat, r.uses[p.pid]
+	r.live[command.PID] = seat
 	r.graces[command.PID] = r.grace
 	delete(r.live, p.pid)
-	delete(r.uses, p.pid)
 	delete(r.graces, p.pid)
 	r.mu.Unlock()
 	now.Store(&process{run: p.run, pid: command.PID, start: command.Start})

@@ -109,7 +109,6 @@ type runner struct {
 	added   int64                 // how many were added to it
 	live    map[int]*claim.Seat   // by PID
 	taken   map[int]bool          // runs between due and live
-	uses    map[int]*use          // what was measured of them, by PID
 	graces  map[int]time.Duration // how long they may take to end, by PID
 	stops   map[int]func()        // how a run that waits or runs is ended, by run
 	why     string                // runs are tried again later, as said last
@@ -138,7 +137,7 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 	host.Say = func(text string) { sendMessage(messageFD, message{Say: text}) }
 	host.Loud = func(text string) { sendMessage(messageFD, message{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
-	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, uses: map[int]*use{}, graces: map[int]time.Duration{}, limits: sync.OnceValue(limits.OfChildren)}
+	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, graces: map[int]time.Duration{}, limits: sync.OnceValue(limits.OfChildren)}
 	usual := debug.SetMemoryLimit(64 << 20) // reading a long journal leaves much garbage behind
 	r.work, err = open(ctx, host, args[0])
 	if debug.SetMemoryLimit(usual); err == nil {
@@ -217,7 +216,6 @@ func (r *runner) run(ctx context.Context) error {
 	go r.awaitConductorEnd()
 	if r.work.Each {
 		go r.listen()
-		go r.sample(ctx)
 	}
 	all := proctree.Adopt(r.awaits, machine.OwnHelper, isKeeper)
 	dispatched, over := make(chan struct{}), make(chan struct{})
@@ -265,21 +263,16 @@ func (r *runner) listen() {
 
 // endAll asks everything below this process to end, and kills what does not in time, or when it is asked twice.
 func (r *runner) endAll(all *proctree.Tree, over <-chan struct{}, signals <-chan os.Signal) {
-	grace := time.NewTimer(r.longestGrace())
-	defer grace.Stop()
-	all.Signal("SIGTERM")
-	for tick := time.NewTicker(20 * time.Millisecond); ; {
+	grace, hurry := context.WithTimeout(context.Background(), r.longestGrace())
+	defer hurry()
+	go func() {
 		select {
-		case <-tick.C:
-			if len(all.Members()) > 0 {
-				continue
-			}
-		case <-grace.C:
 		case <-signals:
+			hurry()
+		case <-grace.Done():
 		}
-		break
-	}
-	if err := all.Kill(job.Dying); err != nil {
+	}()
+	if err := all.End(grace, "SIGTERM", job.Dying); err != nil {
 		r.host.Say(err.Error())
 	}
 	select {

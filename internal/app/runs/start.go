@@ -39,7 +39,7 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 		return err
 	}
 	r.mu.Lock()
-	before := r.state.Runs[run].Starts
+	before, retried := r.state.Runs[run].Starts, r.state.Retry(run)
 	r.mu.Unlock()
 	command, err := r.processCommand(run, before, what, seat)
 	if err != nil { // it cannot be handed to a keeper
@@ -58,8 +58,10 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 	if err != nil {
 		return err
 	}
-	if seat.Said != "" {
-		_, _ = fmt.Fprintln(log, apprun.LogLine(seat.Said)) // the job runs even if this cannot be written
+	for _, text := range []string{retried, seat.Said} {
+		if text != "" {
+			_, _ = fmt.Fprintln(log, apprun.LogLine(text)) // the job runs even if this cannot be written
+		}
 	}
 	began := time.Now()
 	pid, err := r.startProcess(run, command, what, seat)
@@ -89,7 +91,7 @@ func (r *runner) startProcess(run int, command batch.Command, what Start, seat *
 	r.mu.Lock() // a child must be known before it can be reaped
 	defer r.mu.Unlock()
 	if pid, err = batch.Start(command, r.null); err == nil {
-		r.live[pid], r.uses[pid], r.graces[pid] = seat, &use{}, what.graceOf(r.grace)
+		r.live[pid], r.graces[pid] = seat, what.graceOf(r.grace)
 		if what.Task != nil {
 			seat.Handed()
 		}
@@ -202,12 +204,13 @@ func (r *runner) awaitRun(p process, what Start, seat *claim.Seat, began time.Ti
 	if (e.Exit != 0 || e.Signal != "") && !e.Stopped && e.Lease == seat.Lease { // else its keeper has moved it, and knows
 		e.Fault = seat.Fault(context.Background())
 	}
+	used := seat.Measured(e.Lease)
+	e.Peak, e.Load = used.Peak, used.Mean()
 	pid := now.Load().pid
 	r.mu.Lock()
-	r.measured(pid, &e)
 	delete(r.stops, p.run) // before the event, after which the run may be started again
 	r.mu.Unlock()
-	seat.Note(e.ExitCode(), e.Signal, e.Peak, e.Load)
+	seat.Note(e.ExitCode(), e.Signal)
 	err = errors.Join(cerr, r.add(e))
 	batch.Bury(pid)
 	if lerr := seat.Leave(); lerr != nil {

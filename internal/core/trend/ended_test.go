@@ -122,15 +122,16 @@ func TestSum(t *testing.T) {
 	b.Command, c.Command, c.Devices[0].Index = "sweep[1]", "sweep[2]", -1
 	b.Devices[0].Index = 7 // it has another place since then
 	b.Devices[0].Busy, b.Devices[0].Idle = 900, 1800
+	a.Peak, b.Peak = 9, 5
 	for by, want := range map[string][]string{
-		"user":    {"ann 1 0 16 0 0", "bob 2 1 1 0.25 0.5"},
-		"gpu":     {"GPU 7 (GPU-2) 2 0 9 0.25 0.5", "GPU 0 (GPU-1) 1 0 8 0 0", "GPU (GPU-9) 1 1 0 0 0"},
-		"command": {"train 1 0 16 0 0", "sweep 2 1 1 0.25 0.5"},
-		"day":     {"2026-03-01 1 0 8 0 0", "2026-03-02 3 1 9 0.25 0.5"},
+		"user":    {"ann 1 0 16 0 0 9", "bob 2 1 1 0.25 0.5 5"},
+		"gpu":     {"GPU 7 (GPU-2) 2 0 9 0.25 0.5 5", "GPU 0 (GPU-1) 1 0 8 0 0 0", "GPU (GPU-9) 1 1 0 0 0 0"},
+		"command": {"train 1 0 16 0 0 9", "sweep 2 1 1 0.25 0.5 5"},
+		"day":     {"2026-03-01 1 0 8 0 0 9", "2026-03-02 3 1 9 0.25 0.5 9"},
 	} {
 		var got []string
 		for _, u := range Sum([]Ended{a, b, c}, by, time.UTC) {
-			got = append(got, fmt.Sprintf("%s %d %d %.4g %.4g %.4g", u.Name, u.Jobs, u.Unseen, u.Granted, u.Used, u.Idle))
+			got = append(got, fmt.Sprintf("%s %d %d %.4g %.4g %.4g %d", u.Name, u.Jobs, u.Unseen, u.Granted, u.Used, u.Idle, u.Peak))
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("by %s: %q, want %q", by, got, want)

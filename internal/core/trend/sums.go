@@ -12,12 +12,13 @@ import (
 
 // Use is how long the leases of one name had devices, in hours of one device.
 type Use struct {
-	Name    string  `json:"name"`             // of the user, the device, the command or the day
-	Jobs    int     `json:"jobs"`             // leases that have ended
-	Unseen  int     `json:"unseen,omitempty"` // of these, those whose end nobody saw: their hours are not known and not counted
-	Granted float64 `json:"granted"`          // hours
-	Used    float64 `json:"used"`             // of these, by the measured load
-	Idle    float64 `json:"idle"`             // likewise; what is neither used nor idle was not measured
+	Name    string    `json:"name"`             // of the user, the device, the command or the day
+	Jobs    int       `json:"jobs"`             // leases that have ended
+	Unseen  int       `json:"unseen,omitempty"` // of these, those whose end nobody saw: their hours are not known and not counted
+	Granted float64   `json:"granted"`          // hours
+	Used    float64   `json:"used"`             // of these, by the measured load
+	Idle    float64   `json:"idle"`             // likewise; what is neither used nor idle was not measured
+	Peak    gpu.Bytes `json:"peak,omitempty"`   // most memory that one of them used of a device; 0 not measured
 }
 
 // UseTable is the use by one property of leases.
@@ -48,6 +49,10 @@ func Sum(list []Ended, by string, zone *time.Location) []Use {
 	}
 	for i := range list {
 		e := &list[i]
+		if by == "gpu" && len(e.Devices) > 1 { // nobody knows of which device its peak is
+			alone := *e
+			e, alone.Peak = &alone, 0
+		}
 		for _, d := range e.Devices {
 			switch by {
 			case "gpu":
@@ -103,6 +108,7 @@ func (s totals) add(name string, e *Ended, d Used, part float64) {
 			u.Unseen++
 		}
 	}
+	u.Peak = max(u.Peak, e.Peak)
 	u.Granted += d.Granted * part / 3600
 	u.Used += d.Busy * part / 3600
 	u.Idle += d.Idle * part / 3600

@@ -3,11 +3,12 @@
 //
 //	t := tree.Adopt(awaited, spare, nil)
 //	group := t.Group() // start the command in it
-//	err := t.Kill(5 * time.Second)
+//	err := t.End(ctx, "SIGTERM", 5*time.Second)
 //	t.Leave()
 package proctree
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -209,7 +210,21 @@ func (t *Tree) belowKeepers(members map[int]sys.Process) map[int]bool {
 	return kept
 }
 
-// Kill ends every member. It returns when there are no more, or with an error after patience: a process in a driver
+// End asks every member to end ("SIGTERM"), and kills those that are left when ctx ends. It returns when there are no more, or
+// with an error as Kill.
+func (t *Tree) End(ctx context.Context, signal string, patience time.Duration) error {
+	if ctx.Err() == nil && t.Signal(signal) {
+		for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil && len(t.Members()) > 0; {
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+	}
+	return t.Kill(patience)
+}
+
+// Kill kills every member. It returns when there are no more, or with an error after patience: a process in a driver
 // that does not answer cannot be ended. Kill stops the members first, until no new one appears, because a process that
 // forks all the time would get away otherwise.
 func (t *Tree) Kill(patience time.Duration) error {

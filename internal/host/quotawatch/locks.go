@@ -1,14 +1,18 @@
 package quotawatch
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/quota"
 )
 
 // Locks say which process measures what: each name is a byte of a file, and whoever has its lock measures that. A lock ends
@@ -47,20 +51,40 @@ func (l *Locks) Drop(name string) { _ = l.do(unix.F_OFD_SETLK, unix.F_UNLCK, nam
 // mostNotes is how much is read of what was left for the next process.
 const mostNotes = 1 << 20
 
-// Leave writes down in the file what the next process that measures is to know.
-func (l *Locks) Leave(notes any) {
+// Notes are what a process that measures leaves to others: to the next one, and to whoever writes down the end of a lease.
+type Notes struct {
+	Namespace uint64                    `json:"namespace"` // of the PIDs, an inode
+	Members   map[string]map[int]uint64 `json:"members"`   // what belongs to a lease although it has left its tree: PIDs and their starts
+	Used      map[string]quota.Measured `json:"used"`      // by lease
+}
+
+// Leave writes the notes into the file.
+func (l *Locks) Leave(notes Notes) {
 	text, err := json.Marshal(notes)
-	if err == nil && l.file.Truncate(0) == nil {
-		_, _ = l.file.WriteAt(text, 0)
+	if err == nil {
+		_, err = l.file.WriteAt(text, 0)
+	}
+	if err == nil {
+		_ = l.file.Truncate(int64(len(text)))
 	}
 }
 
-// Left reads what Leave has written, into notes. What cannot be read is as if it had not been written.
-func (l *Locks) Left(notes any) {
-	text, err := io.ReadAll(io.NewSectionReader(l.file, 0, mostNotes))
-	if err == nil {
-		_ = json.Unmarshal(text, notes)
+// Left reads what Leave has written. It may be written at this moment, so it counts when two readings are the same. What
+// cannot be read is as if it had not been written.
+func (l *Locks) Left() (notes Notes) {
+	var before []byte
+	for range 10 {
+		text, err := io.ReadAll(io.NewSectionReader(l.file, 0, mostNotes))
+		if err != nil || len(text) == 0 {
+			return Notes{}
+		}
+		if bytes.Equal(text, before) && json.Unmarshal(text, &notes) == nil {
+			return notes
+		}
+		before, notes = text, Notes{}
+		time.Sleep(time.Millisecond)
 	}
+	return notes
 }
 
 // OpenLocks opens the locks that Start has handed over. number is that of the descriptor.

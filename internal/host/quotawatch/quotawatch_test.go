@@ -88,8 +88,8 @@ func TestLocks(t *testing.T) {
 	if !again || !one.Take("a") || !two.Take("b") || two.Take("a") || one.Take("b") {
 		t.Error("they are not apart")
 	}
-	one.Leave(map[string]int{"x": 1000})
-	one.Leave(map[string]int{"x": 1})
+	one.Leave(Notes{Members: map[string]map[int]uint64{"some lease": {1: 2, 3: 4}}})
+	one.Leave(Notes{Namespace: 7})
 	got := make(chan error)
 	go func() { got <- two.Await("a") }()
 	one.Drop("a")
@@ -97,9 +97,14 @@ func TestLocks(t *testing.T) {
 		t.Errorf("it was not handed over: %v", err)
 	}
 	two.Close()
-	var notes map[string]int
-	if one.Left(&notes); notes["x"] != 1 || !one.Take("a") || !one.Take("b") {
+	if notes := one.Left(); notes.Namespace != 7 || notes.Members != nil || !one.Take("a") || !one.Take("b") {
 		t.Errorf("%v is left", notes)
+	}
+	if err := os.WriteFile(path, []byte(`{"pid_namespace": 7, "used": {`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if notes := one.Left(); notes.Namespace != 0 {
+		t.Errorf("%v is left of what was cut", notes)
 	}
 }
 

@@ -8,28 +8,31 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/core/job"
 	"gpuard/internal/host/sys"
 )
 
-// measureName is the file in a user's lease folder by whose locks the processes that measure shares agree who measures
-// which (package quotawatch). Nobody else can open it: who could, could lock it.
+// measureName is the file in a user's lease folder by whose locks the processes that measure leases agree who measures
+// which, and in which they note what they have measured (package quotawatch). Nobody else can open it: who could, could lock it.
 const measureName = "measure"
 
-// MeasureFile opens the file by which the processes agree that measure leases like this one of the caller. It is made when
-// it is missing.
-func (f *Folder) MeasureFile(l job.Lease) (file *os.File, err error) {
+// MeasureFile opens the file by which the processes agree that measure the leases of the caller. A missing one is made if
+// that is asked for.
+func (f *Folder) MeasureFile(missing bool) (file *os.File, err error) {
 	root, err := f.open()
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	dir, err := f.openUser(root, "leases", folderName(&l), uint32(os.Geteuid()))
+	name, err := f.ownName(root, "leases")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := f.openUser(root, "leases", name, uint32(os.Geteuid()))
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
-	if file, err = openOwn(dir, measureName); errors.Is(err, os.ErrNotExist) {
+	if file, err = openOwn(dir, measureName); missing && errors.Is(err, os.ErrNotExist) {
 		if file, err = dir.Create(measureName); errors.Is(err, os.ErrExist) {
 			file, err = openOwn(dir, measureName)
 		}

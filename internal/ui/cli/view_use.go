@@ -23,7 +23,11 @@ func useView(w io.Writer, list []trend.Use, t Term) {
 		unseen = unseen || u.Unseen > 0
 	}
 	for _, u := range list {
-		v.line(span{normal, fmt.Sprintf("%6d %9.2f %9.2f %9.2f  ", u.Jobs, u.Granted, u.Used, u.Idle)}, span{bold, v.text(u.Name)})
+		memory := ""
+		if u.Peak > 0 {
+			memory = ", at most " + u.Peak.String() + " of a GPU"
+		}
+		v.line(span{normal, fmt.Sprintf("%6d %9.2f %9.2f %9.2f  ", u.Jobs, u.Granted, u.Used, u.Idle)}, span{bold, v.text(u.Name)}, span{normal, memory})
 		v.useBar(u, most)
 	}
 	if most > 0 {

@@ -12,7 +12,7 @@ import (
 func TestUseView(t *testing.T) {
 	use := []trend.Use{
 		{Name: "GPU 0 (GPU-83cb4fa5-d2e3-39fe-2142-d87c4d17b3ff)", Jobs: 12, Unseen: 1, Granted: 240.5, Used: 120.25, Idle: 60},
-		{Name: "ann\x1b[2J", Jobs: 3, Granted: 24, Used: 24},
+		{Name: "ann\x1b[2J", Jobs: 3, Granted: 24, Used: 24, Peak: 18<<30 + 3<<28},
 		{Name: "训练", Jobs: 1, Granted: 12, Idle: 12},
 		{Name: "bob", Jobs: 1, Granted: 0.01},
 		{Name: "carl", Jobs: 1, Unseen: 1},

@@ -1,0 +1,177 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/logfile"
+	"gpuard/internal/host/proc"
+)
+
+// TestMain makes the test program what copies the output of a job into its log.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == logfile.Flag {
+		if err := logfile.Copy(os.Args[2:]); err != nil {
+			panic(err)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// trial is a supervised script without a device, and what became of it.
+type trial struct {
+	t    *testing.T
+	dir  string // its folder, as $DIR
+	mu   sync.Mutex
+	said []string
+}
+
+// supervise runs a script until it has ended for good. told is Supervise's; nil nothing.
+func (r *trial) supervise(ctx context.Context, script string, spec job.Spec, care job.Care, told func(l *Launch, pid int) error) (*job.Result, error) {
+	r.t.Helper()
+	say := func(text string) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.said = append(r.said, text)
+	}
+	host := &machine.Host{Env: append(os.Environ(), "DIR="+r.dir), Proc: proc.New("/proc"), Root: "/", Messages: machine.Messages{Say: say}, Times: machine.Times{Pause: time.Millisecond}}
+	spec.CPU, spec.Command = true, []string{"sh", "-c", script}
+	if spec.Grace == 0 {
+		spec.Grace = 10 * time.Second
+	}
+	if care.Stop == "" {
+		care.Stop = "SIGTERM"
+	}
+	if told == nil {
+		told = func(*Launch, int) error { return nil }
+	}
+	l, err := Prepare(ctx, host, spec)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	done, _, err := l.Supervise(ctx, care, told)
+	return done, err
+}
+
+// read returns what the script has written into a file.
+func (r *trial) read(name string) string {
+	text, _ := os.ReadFile(filepath.Join(r.dir, name))
+	return string(text)
+}
+
+// alive reports whether a process lives whose number is in a file.
+func (r *trial) alive(name string) bool {
+	pid, err := strconv.Atoi(strings.TrimSpace(r.read(name)))
+	if err != nil {
+		r.t.Errorf("no process in %s: %v", name, err)
+		return false
+	}
+	return syscall.Kill(pid, 0) == nil
+}
+
+// stubborn is a child in a session of its own that does not obey; its number is in the file child.
+const stubborn = `setsid sh -c 'trap "" TERM INT; echo $$ >"$DIR/part"; mv "$DIR/part" "$DIR/child"; while :; do sleep 0.05; done' & while ! test -e "$DIR/child"; do sleep 0.01; done; `
+
+// TestSupervise: how a job ends, and after how many starts.
+func TestSupervise(t *testing.T) {
+	for name, c := range map[string]struct {
+		script string
+		spec   job.Spec
+		care   job.Care
+		want   job.Result
+		wrote  string // into the file out
+		says   string
+	}{
+		"exit code":       {"exit 7", job.Spec{}, job.Care{}, job.Result{Code: 7, Starts: 1}, "", ""},
+		"death by signal": {"kill -KILL $$", job.Spec{}, job.Care{}, job.Result{Code: -1, Signal: "SIGKILL", Starts: 1}, "", ""},
+		"started again": {`echo "start $GPUARD_RESTART" >>"$DIR/out"; test "$GPUARD_RESTART" = 2 || exit 3`, job.Spec{}, job.Care{Retries: 5, Any: true},
+			job.Result{Starts: 3}, "start \nstart 1\nstart 2\n", "the command ended (exit 3): starting it again in 0.0 s, start 2 of 6"},
+		"as often as was asked":    {"exit 3", job.Spec{}, job.Care{Retries: 2, Any: true}, job.Result{Code: 3, Starts: 3}, "", "start 3 of 3"},
+		"by itself it has failed":  {"exit 3", job.Spec{}, job.Care{Retries: 2}, job.Result{Code: 3, Starts: 1}, "", "nothing says that it was the machine's fault"},
+		"somebody has ended it":    {"kill -TERM $$", job.Spec{}, job.Care{Retries: 2, Any: true}, job.Result{Code: -1, Signal: "SIGTERM", Starts: 1}, "", "SIGTERM and is not started again"},
+		"its time is over":         {`trap 'echo asked >>"$DIR/out"; exit 4' INT; while :; do sleep 0.01; done`, job.Spec{Timeout: 300 * time.Millisecond}, job.Care{Stop: "SIGINT", Retries: 2, Any: true}, job.Result{Code: 4, Starts: 1, TimedOut: true}, "asked\n", "the time is over"},
+		"over all its starts":      {`sleep 0.2; exit 3`, job.Spec{Timeout: 500 * time.Millisecond}, job.Care{Retries: 100, Any: true}, job.Result{Code: -1, Signal: "SIGTERM", Starts: 3, TimedOut: true}, "", "the time is over"},
+		"the whole tree is killed": {stubborn + `trap "" TERM; while :; do sleep 0.01; done`, job.Spec{Timeout: 300 * time.Millisecond, Grace: 50 * time.Millisecond}, job.Care{}, job.Result{Code: -1, Signal: "SIGKILL", Starts: 1, TimedOut: true}, "", "the time is over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &trial{t: t, dir: t.TempDir()}
+			got, err := r.supervise(t.Context(), c.script, c.spec, c.care, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Code != c.want.Code || got.Signal != c.want.Signal || got.TimedOut != c.want.TimedOut || got.Starts != c.want.Starts && name != "over all its starts" {
+				t.Errorf("%+v, want %+v", *got, c.want)
+			}
+			if r.read("out") != c.wrote {
+				t.Errorf("it wrote %q", r.read("out"))
+			}
+			if said := strings.Join(r.said, "\n"); !strings.Contains(said, c.says) {
+				t.Errorf("gpuard said %q", said)
+			}
+			if strings.Contains(c.script, "/child") && r.alive("child") {
+				t.Error("a process that it left lives")
+			}
+		})
+	}
+}
+
+// TestSuperviseAsked: a job that is asked to end gets its signal, and is not started again.
+func TestSuperviseAsked(t *testing.T) {
+	r := &trial{t: t, dir: t.TempDir()}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for !t.Failed() && r.read("on") == "" {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	got, err := r.supervise(ctx, stubborn+`trap 'exit 5' HUP; echo on >"$DIR/on"; while :; do sleep 0.01; done`, job.Spec{Grace: 50 * time.Millisecond}, job.Care{Stop: "SIGHUP", Retries: 3, Any: true}, nil)
+	if err != nil || got.Code != 5 || !got.Asked || got.Starts != 1 || r.alive("child") {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestSuperviseLog: all that the job prints and all that gpuard says of it is in its log, over all its starts.
+func TestSuperviseLog(t *testing.T) {
+	r := &trial{t: t, dir: t.TempDir()}
+	got, err := r.supervise(t.Context(), `echo "out $GPUARD_RESTART"; echo err >&2; test "$GPUARD_RESTART"`, job.Spec{}, job.Care{Retries: 1, Any: true, Log: filepath.Join(r.dir, "log"), LogLimit: 1 << 20}, nil)
+	if err != nil || got.Code != 0 || got.Starts != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	log := "\n" + r.read("log") // gpuard's own lines may be before the last ones of the command
+	for want, times := range map[string]int{"\n# gpuard: ": 3, ": sh -c ": 2, "starting it again": 1, "\nout \n": 1, "\nout 1\n": 1, "\nerr\n": 2} {
+		if n := strings.Count(log, want); n != times {
+			t.Errorf("%q is there %d times, want %d:\n%s", want, n, times, log)
+		}
+	}
+}
+
+// TestSuperviseTold: who hears of a start may refuse it, and then nothing is started. It hears of each twice: before it, and with
+// the PID.
+func TestSuperviseTold(t *testing.T) {
+	r := &trial{t: t, dir: t.TempDir()}
+	no := errors.New("no")
+	_, err := r.supervise(t.Context(), `touch "$DIR/out"`, job.Spec{}, job.Care{}, func(*Launch, int) error { return no })
+	if _, there := os.Stat(filepath.Join(r.dir, "out")); !errors.Is(err, no) || there == nil {
+		t.Errorf("%v, %v", err, there)
+	}
+	var pids []int
+	_, err = r.supervise(t.Context(), `test "$GPUARD_RESTART"`, job.Spec{}, job.Care{Retries: 1, Any: true}, func(_ *Launch, pid int) error {
+		pids = append(pids, pid)
+		return nil
+	})
+	if err != nil || len(pids) != 4 || pids[0] != 0 || pids[1] == 0 || pids[2] != 0 || pids[3] == 0 || pids[1] == pids[3] {
+		t.Errorf("%v, %v", pids, err)
+	}
+}
