@@ -68,7 +68,7 @@ func helpers() []helper {
 			}},
 		{limits.Flag, "becomes a job, with the limits (`ulimit`) of the shell that handed it in", "the job", apart,
 			func(_ context.Context, _ *machine.Host, args []string) error { return limits.Exec(args) }},
-		{quotawatch.Flag, "measures what all leases of a user use: shares once a second, and ends a job that uses more than its share; the others every ten seconds, for the history",
+		{quotawatch.Flag, "measures all shares of a user once a second, and ends a job that uses more than its share; another one measures every ten seconds what the other leases use, for the history",
 			"nothing: the holder of one of those leases starts another one at once, up to five times a minute", apart, measure.Run},
 		{verify.Flag, "looks where a job with `--verify` runs, and says so once", "that line", apart, verify.RunVerifier},
 		{machine.RanksFlag, "starts the processes of `--ranks`, and ends them all when one fails", "that: the others run on", apart, startRanks(machine.RanksFlag)},

@@ -203,17 +203,18 @@ func (s *Seat) Entrust(pid int) error {
 	return nil
 }
 
-// Note says how the command ended, for the line that the lease leaves. Call it before Leave.
-func (s *Seat) Note(exit *int, signal string) {
+// Note says how the command ended, for the line that the lease leaves, and what the caller has measured of it; 0 nothing. Call it
+// before Leave.
+func (s *Seat) Note(exit *int, signal string, peak gpu.Bytes) {
 	if s.held != nil {
-		s.held.Lease.Exit, s.held.Lease.Signal = exit, signal
+		s.held.Lease.Exit, s.held.Lease.Signal, s.held.Lease.Peak = exit, signal, peak
 	}
 }
 
 // Measured is what was measured of a lease of this command: of the one that it ended with.
 func (s *Seat) Measured(lease string) (used quota.Measured) {
 	if s.desk.folder != nil && lease != "" {
-		used = s.desk.host.Measured(s.desk.folder, lease, time.Since(s.since))
+		used = s.desk.host.Measured(s.desk.folder, lease, s.since)
 	}
 	return used
 }

@@ -424,9 +424,16 @@ func (s *stage) note() {
 		if len(s.members) > 1 && out.Seconds > 0 {
 			out.Company = new(max(0, to.Sub(from).Seconds()) / out.Seconds)
 		}
-		m.seat.Note(out.Exit, out.Signal)
+		m.seat.Note(out.Exit, out.Signal, peakOf(m))
 		s.readOutput(m, out)
 	}
+}
+
+func peakOf(m *member) gpu.Bytes {
+	if m.peak == nil {
+		return 0
+	}
+	return *m.peak
 }
 
 func later(a, b time.Time) time.Time {

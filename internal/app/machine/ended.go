@@ -50,8 +50,8 @@ func (h *Host) NoteEnds(folder *store.Folder) {
 				continue
 			}
 			if e.Lease.UID == uint32(os.Geteuid()) { //nolint:gosec // a uid
-				used := h.Measured(folder, e.Lease.ID, e.At.Sub(e.Lease.Since))
-				e.Lease.Peak, e.Lease.Load = used.Peak, used.Mean()
+				used := h.Measured(folder, e.Lease.ID, e.Lease.Since)
+				e.Lease.Peak, e.Lease.Load = max(e.Lease.Peak, used.Peak), used.Mean()
 			}
 			line, err := json.Marshal(trend.Over(e.Lease, h.Names(e.Lease.UID), e.At, e.Seen))
 			if err == nil {
@@ -64,18 +64,21 @@ func (h *Host) NoteEnds(folder *store.Folder) {
 // SampleEvery is the time between two measurements of what a lease uses. One that lasts no longer is not measured.
 func (h *Host) SampleEvery() time.Duration { return cmp.Or(h.Times.Sample, 10*time.Second) }
 
-// Measured is what was measured of a lease of the caller that lasted for so long.
-func (h *Host) Measured(folder *store.Folder, lease string, lasted time.Duration) (used quota.Measured) {
-	if lasted < h.SampleEvery() {
+// Measured is what was measured of a lease of the caller since it began.
+func (h *Host) Measured(folder *store.Folder, lease string, since time.Time) (used quota.Measured) {
+	if time.Since(since) < h.SampleEvery() {
 		return used
 	}
-	file, err := folder.MeasureFile(false)
+	file, err := folder.MeasureFile(h.Proc.Namespace(), false)
 	if err != nil { // nothing was measured
 		return used
 	}
 	locks := quotawatch.NewLocks(file)
 	defer locks.Close()
-	return locks.Left().Used[lease]
+	if used = locks.Left().Used[lease]; used.Until.Before(since) { // one of that name before
+		return quota.Measured{}
+	}
+	return used
 }
 
 // endedPath is the file for the leases of a state folder; "" nowhere. Those of invented machines have files of their own.

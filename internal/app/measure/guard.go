@@ -20,20 +20,21 @@ const (
 
 // What a process that measures is to measure.
 const (
-	allShares = "all" // those of its user, and the other leases
-	oneShare  = "one"
+	allShares = "all"    // those of its user
+	allOthers = "others" // leases of its user that are no shares: only noted is what they use
+	oneLease  = "one"
 )
 
 // Sees reports whether the process with this command line measures a lease of its user in a state folder.
 func Sees(commandLine, folder string, l *job.Lease) bool {
-	return strings.Contains(commandLine, " "+folder+" ") && (l.Quota != job.MPS && strings.HasSuffix(commandLine, " "+allShares) || strings.HasSuffix(commandLine, " "+l.ID+" "+oneShare))
+	return strings.Contains(commandLine, " "+folder+" ") && (l.Quota != job.MPS && strings.HasSuffix(commandLine, " "+allShares) || strings.HasSuffix(commandLine, " "+l.ID+" "+oneLease))
 }
 
 // taken is how long the process that measures all shares may take to see a new one: a driver may be slow.
 const taken = 2 * Young
 
 // Guard sees to it that a lease is measured, until done is closed: a shared one from now on, another one when it is older than
-// a moment. process is a pidfd of the lease's command. While another process measures all leases of this user Guard sleeps;
+// a moment. process is a pidfd of the lease's command. While another process measures all leases of this kind Guard sleeps;
 // when that ends, one of the guards starts the next one. The measuring process is a child of the holder, which therefore sees
 // its death immediately and starts another one; of a share it tells that on the command's standard error, and if it fails
 // repeatedly, the lease records that it is not measured. The death of the holder changes nothing: the measuring process lives
@@ -49,9 +50,16 @@ func Guard(host *machine.Host, process int, folder *store.Folder, l job.Lease, d
 	}
 	for deaths := 1; ; deaths++ {
 		began := time.Now()
-		err := startMeasurer(folder, l, done)
-		if err == nil || closed(done) { // the lease is over
+		err := startMeasurer(host.Proc.Namespace(), folder, l, done)
+		if closed(done) {
 			return
+		}
+		if err == nil {
+			if _, live := folder.Own(l.ID); !live || !pause(Young, done) {
+				return
+			}
+			deaths = 0 // it has lost sight of the lease, as of a container between two of its processes
+			continue
 		}
 		if time.Since(began) > settled {
 			deaths = 1
@@ -90,8 +98,8 @@ func pause(long time.Duration, done <-chan struct{}) bool {
 
 // startMeasurer waits until no process measures the lease, starts one, and waits for its end. Without an error the lease is
 // over.
-func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) error {
-	file, err := folder.MeasureFile(true)
+func startMeasurer(namespace uint64, folder *store.Folder, l job.Lease, done <-chan struct{}) error {
+	file, err := folder.MeasureFile(namespace, true)
 	if err != nil {
 		return err
 	}
@@ -110,12 +118,15 @@ func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) erro
 }
 
 // awaitTurn waits until no process measures the lease, takes its lock, and says what is to be measured: "" nothing, because
-// the lease is over, or is no share and not seen by the process that measures.
+// the lease is over.
 func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what string, err error) {
 	if l.Quota == job.MPS { // the process ends the daemon with the lease
-		return oneShare, locks.Await(l.ID)
+		return oneLease, locks.Await(l.ID)
 	}
-	all := fmt.Sprintf("all in %d", l.Namespace)
+	all := allOthers
+	if l.Share > 0 {
+		all = allShares
+	}
 	for late := time.Now().Add(taken); ; {
 		switch {
 		case !locks.Take(l.ID): // another process measures it
@@ -124,11 +135,9 @@ func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what
 			}
 			late = time.Now().Add(taken)
 		case locks.Take(all):
-			return allShares, nil
-		case time.Now().After(late) && l.Share == 0:
-			return "", nil
+			return all, nil
 		case time.Now().After(late): // the process that measures all others does not see this one
-			return oneShare, nil
+			return oneLease, nil
 		}
 		locks.Drop(l.ID) // for that process
 		if !pause(Young/30, done) {

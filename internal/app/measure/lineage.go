@@ -103,13 +103,13 @@ type reading struct {
 // read reads the devices and the processes, and adds to the members of each lease what is in its tree by now.
 func (m *measurer) read(ctx context.Context, what gpu.What) *reading {
 	roots := map[string][]int{}
-	for id, w := range m.shares {
+	for id, w := range m.leases {
 		roots[id] = w.roots()
 	}
 	for id, tree := range m.host.Proc.Trees(roots) {
 		for _, pid := range tree {
 			if s, err := m.host.Proc.Stat(pid); err == nil && s.State != "Z" {
-				m.shares[id].members[pid] = s.Start
+				m.leases[id].members[pid] = s.Start
 			}
 		}
 	}
@@ -127,13 +127,16 @@ func (m *measurer) read(ctx context.Context, what gpu.What) *reading {
 	return r
 }
 
+// notListed is why a device cannot be measured that is hidden here, or gone.
+const notListed = "the driver does not list it"
+
 // blind says why a device cannot be measured; "" where it can.
 func (m *measurer) blind(r *reading, device gpu.UUID) string {
 	if r.err != nil {
 		return r.err.Error()
 	}
 	if _, _, found := r.machine.Find(device); !found {
-		return "the driver does not list it"
+		return notListed
 	}
 	return m.host.Unlisted(r.machine, []gpu.UUID{device})
 }

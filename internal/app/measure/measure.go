@@ -1,6 +1,7 @@
 // Package measure keeps jobs to their share of a device's memory, and notes what each lease uses, for the history. One process
-// measures all leases of a user: it reads the driver once for all of them, warns, and ends what uses more than its share. Each
-// lease has a guard in its holder, which sees to it that there is such a process (guard.go).
+// measures all shares of a user: it reads the driver once for all of them, warns, and ends what uses more. Another one measures
+// all other leases, now and then, so that nothing about those can delay that. Each lease has a guard in its holder, which sees
+// to it that there is such a process (guard.go).
 package measure
 
 import (
@@ -38,17 +39,17 @@ type measurer struct {
 	host   *machine.Host
 	folder *store.Folder
 	locks  *quotawatch.Locks
-	first  string                // the lease for which it was started; it ends with that
-	all    bool                  // it measures the others of its user, too
-	every  time.Duration         // between two measurements of shares
-	shares map[string]*measuring // by lease: shares, and others of which is noted what they use
-	left   map[string]bool       // leases that are left to a process of their own
-	ended  chan struct{}         // has a value when the process of a lease has ended
-	wrote  quotawatch.Notes      // of the process that measured before
-	held   []job.Lease           // leases of all users, as read last
-	used   map[string]quota.Measured
+	first  string                    // the lease for which it was started; it ends with that
+	what   string                    // it measures: all shares of its user, all other leases, or one lease
+	every  time.Duration             // between two measurements
+	leases map[string]*measuring     // that are measured
+	left   map[string]bool           // leases that are left to a process of their own
+	ended  chan struct{}             // has a value when the process of a lease has ended
+	wrote  quotawatch.Notes          // of the process that measured before
+	held   []job.Lease               // leases of all users, as read last
+	used   map[string]quota.Measured // of the leases that are measured
+	began  time.Time
 	sample time.Time // when what leases use is to be noted again
-	fresh  bool      // a share was not measured yet
 }
 
 // noteKey is the name of a lease among the members in the notes, for one start of its command.
@@ -56,10 +57,10 @@ func noteKey(l *job.Lease) string { return fmt.Sprint(l.ID, " ", l.PID, " ", l.S
 
 // Run measures repeatedly how much memory the processes of leases use on their devices, and does what core/quota decides,
 // until the lease is over for which it was started. args are a descriptor of the locks, the state folder, that lease, and
-// whether the others of its user are measured, too: "all", or "one".
+// what is measured: allShares, allOthers or oneLease.
 func Run(ctx context.Context, host *machine.Host, args []string) error {
 	if len(args) != 4 {
-		return exit.Usagef("cannot measure by hand: gpuard run --share starts what measures itself")
+		return exit.Usagef("cannot measure by hand: gpuard starts what measures itself")
 	}
 	locks, err := quotawatch.OpenLocks(args[0])
 	if err != nil {
@@ -72,28 +73,27 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 		return err
 	}
 	host.Say = func(string) {}
-	m := &measurer{host: host, folder: folder, locks: locks, first: args[2], all: args[3] == allShares, every: cmp.Or(host.Times.Measure, measuredEvery),
-		shares: map[string]*measuring{}, left: map[string]bool{}, ended: make(chan struct{}, 1), used: map[string]quota.Measured{}}
+	m := &measurer{host: host, folder: folder, locks: locks, first: args[2], what: args[3], every: cmp.Or(host.Times.Measure, measuredEvery), began: time.Now(),
+		leases: map[string]*measuring{}, left: map[string]bool{}, ended: make(chan struct{}, 1), used: map[string]quota.Measured{}}
 	if m.wrote = locks.Left(); m.wrote.Namespace != host.Proc.Namespace() {
 		m.wrote = quotawatch.Notes{}
 	}
-	maps.Copy(m.used, m.wrote.Used)
 	mps := false
 	for due := time.Now(); m.update() && ctx.Err() == nil; {
-		if w := m.shares[m.first]; w != nil {
+		if w := m.leases[m.first]; w != nil {
 			mps = mps || w.level == job.MPS
 		}
-		if m.fresh || !time.Now().Before(due) {
+		if !time.Now().Before(due) {
 			due = time.Now().Add(m.measureAll(ctx))
 		}
 		select { // a new lease is seen soon, even if all are measured seldom
-		case <-time.After(min(time.Until(due), m.every)):
+		case <-time.After(min(time.Until(due), m.lookEvery())):
 		case <-m.ended:
 		case <-ctx.Done():
 		}
 	}
 	m.leaveNotes()
-	if _, found := folder.Own(m.first); mps || !found && args[3] == oneShare {
+	if _, found := folder.Own(m.first); mps || !found && m.what == oneLease {
 		m.leave(ctx)
 	}
 	return nil
@@ -103,7 +103,10 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 func (m *measurer) update() bool {
 	held, problems := m.folder.Leases()
 	if slices.ContainsFunc(problems, func(p store.Problem) bool { return p.Path == m.folder.Path }) { // not all were read: nothing is known to be over
-		return m.held == nil || m.shares[m.first] != nil
+		if w := m.leases[m.first]; w != nil {
+			return !closed(w.ended) || len(w.roots()) > 0
+		}
+		return m.held == nil && time.Since(m.began) < settled
 	}
 	m.held = held
 	live := map[string]job.Lease{}
@@ -117,12 +120,12 @@ func (m *measurer) update() bool {
 		return false
 	}
 	for id, l := range live {
-		if id != m.first && (!m.all || l.Quota == job.MPS || l.Folder != first.Folder) {
+		if id != m.first && (m.what == oneLease || (l.Share > 0) != (m.what == allShares) || l.Quota == job.MPS || l.Folder != first.Folder) {
 			delete(live, id)
 		}
 	}
 	orphans := map[string][]int{} // of leases whose process has ended
-	for id, w := range m.shares {
+	for id, w := range m.leases {
 		switch l, found := live[id]; {
 		case !found:
 			m.drop(w)
@@ -134,15 +137,15 @@ func (m *measurer) update() bool {
 	}
 	for id, tree := range m.host.Proc.Trees(orphans) {
 		if len(orphans[id]) == 0 || len(tree) == 0 {
-			m.drop(m.shares[id])
+			m.drop(m.leases[id])
 		}
 	}
 	for id, l := range live {
-		if m.shares[id] == nil && !m.left[id] && (id == m.first || isMeasurable(&l) && m.locks.Take(id)) {
+		if m.leases[id] == nil && !m.left[id] && (id == m.first || isMeasurable(&l) && m.locks.Take(id)) {
 			m.add(l)
 		}
 	}
-	return m.shares[m.first] != nil
+	return m.leases[m.first] != nil
 }
 
 // add begins to measure a lease. Where its process has ended already, what is known to belong to it is measured.
@@ -176,8 +179,7 @@ func (m *measurer) add(l job.Lease) {
 		close(ended)
 		w.ended = ended
 	}
-	m.shares[l.ID] = w
-	m.fresh = m.fresh || l.Share > 0
+	m.leases[l.ID] = w
 }
 
 // awaitEnd wakes the measuring at the end of a lease's process, which is watched until then even if its lease is over before.
@@ -193,7 +195,7 @@ func (m *measurer) awaitEnd(ended <-chan struct{}, watched *os.File) {
 // forget measures a lease no longer, for now.
 func (m *measurer) forget(w *measuring) {
 	_ = w.process.Close() // nil where there is none
-	delete(m.shares, w.lease.ID)
+	delete(m.leases, w.lease.ID)
 }
 
 // drop leaves a lease to whoever measures it next.
@@ -202,26 +204,27 @@ func (m *measurer) drop(w *measuring) {
 	m.locks.Drop(w.lease.ID)
 }
 
-// measureAll measures all shares once, and all leases when that is due. It returns the pause until it is to be done again.
+// lookEvery is how long a new lease may be unseen. Nobody waits for one that is no share.
+func (m *measurer) lookEvery() time.Duration {
+	if m.what == allOthers {
+		return max(m.every, Young)
+	}
+	return m.every
+}
+
+// measureAll measures all leases once, and notes what they use when that is due. It returns the pause until it is to be done again.
 func (m *measurer) measureAll(ctx context.Context) time.Duration {
 	began, spent := time.Now(), m.spent()
 	what := gpu.Processes
 	sampling := !began.Before(m.sample)
-	if m.fresh = false; sampling {
+	if sampling {
 		what |= gpu.Load
 	}
 	r := m.read(ctx, what)
-	pace := quota.Pace{Every: m.host.SampleEvery()}
-	for _, id := range slices.Sorted(maps.Keys(m.shares)) {
-		w := m.shares[id]
-		if sampling && r.err == nil {
-			w.noteUse(r)
-		}
-		if w.lease.Share == 0 {
-			continue
-		}
-		pace.Every = m.every
-		if m.all && id != m.first && r.err == nil && m.blindness(r, w) != "" && m.blindness(r, m.shares[m.first]) == "" {
+	pace := quota.Pace{Every: m.every}
+	for _, id := range slices.Sorted(maps.Keys(m.leases)) {
+		w := m.leases[id]
+		if m.what != oneLease && id != m.first && r.err == nil && m.blindness(r, w) != "" && m.blindness(r, m.leases[m.first]) == "" {
 			if w.blindness++; w.blindness >= mostBlind {
 				m.left[id] = true
 				m.drop(w)
@@ -229,6 +232,13 @@ func (m *measurer) measureAll(ctx context.Context) time.Duration {
 			continue
 		}
 		w.blindness = 0
+		if sampling && r.err == nil {
+			w.noteUse(r)
+		}
+		if w.lease.Share == 0 {
+			pace.Every = m.host.SampleEvery()
+			continue
+		}
 		pace.Over = w.measureOnce(ctx, r) || pace.Over
 	}
 	if sampling {
@@ -242,7 +252,11 @@ func (m *measurer) measureAll(ctx context.Context) time.Duration {
 // blindness says why a lease cannot be measured; "" where it can.
 func (m *measurer) blindness(r *reading, w *measuring) (why string) {
 	for _, device := range w.lease.Devices {
-		why = cmp.Or(why, m.blind(r, device))
+		if w.lease.Share > 0 {
+			why = cmp.Or(why, m.blind(r, device))
+		} else if _, _, found := r.machine.Find(device); !found {
+			why = notListed
+		}
 	}
 	return why
 }
@@ -256,17 +270,23 @@ func (m *measurer) spent() time.Duration {
 }
 
 // remembered is how long what was measured of a lease is known after its end, for whoever writes that down.
-const remembered = time.Minute
+const remembered = 10 * time.Minute
 
-// leaveNotes writes down what belongs to the leases, for the process that measures them next, and what they have used.
+// leaveNotes writes down what belongs to shares, for the process that measures them next, and what leases have used.
 func (m *measurer) leaveNotes() {
-	if !m.all {
-		return
-	}
-	n := quotawatch.Notes{Namespace: m.host.Proc.Namespace(), Members: map[string]map[int]uint64{}, Used: m.used}
-	for _, w := range m.shares {
-		n.Members[noteKey(&w.lease)] = w.members
-	}
-	maps.DeleteFunc(m.used, func(id string, u quota.Measured) bool { return m.shares[id] == nil && time.Since(u.Until) > remembered })
-	m.locks.Leave(n)
+	m.locks.Leave(func(n *quotawatch.Notes) {
+		n.Namespace = m.host.Proc.Namespace()
+		if m.what == allShares {
+			n.Members = map[string]map[int]uint64{}
+			for _, w := range m.leases {
+				n.Members[noteKey(&w.lease)] = w.members
+			}
+		}
+		if n.Used == nil {
+			n.Used = map[string]quota.Measured{}
+		}
+		maps.DeleteFunc(n.Used, func(_ string, u quota.Measured) bool { return time.Since(u.Until) > remembered })
+		maps.Copy(n.Used, m.used)
+	})
+	maps.DeleteFunc(m.used, func(id string, _ quota.Measured) bool { return m.leases[id] == nil })
 }

@@ -70,7 +70,13 @@ func (w *measuring) measureOnce(ctx context.Context, r *reading) (over bool) {
 
 // noteUse adds what the lease uses now to what is noted of it.
 func (w *measuring) noteUse(r *reading) {
-	u := w.used[w.lease.ID]
+	u, known := w.used[w.lease.ID]
+	if !known { // by the process that measured before
+		u = w.wrote.Used[w.lease.ID]
+	}
+	if u.Until.Before(w.lease.Since) {
+		u = quota.Measured{}
+	}
 	u.Add(r.machine, &w.lease, func(device gpu.UUID) (sum gpu.Bytes) {
 		for _, use := range w.uses(r, device) {
 			if use.Memory != nil {

@@ -65,7 +65,7 @@ func (j joining) sayMissing(begun map[int]bool) bool {
 			trees[rank], begun[rank] = host.Proc.Tree(pid), true
 		}
 	}
-	if len(begun) < len(trees) { // torchrun starts one after the other
+	if j.agent > 0 && len(begun) < len(trees) { // torchrun starts one after the other
 		return false
 	}
 	groups := trees

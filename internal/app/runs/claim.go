@@ -15,18 +15,12 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/queue"
-	"gpuard/internal/core/supervise"
 	"gpuard/internal/host/batch"
 )
 
 // one leases for a run and starts it. An error ends all.
 func (r *runner) one(ctx context.Context, run int) error {
 	r.mu.Lock()
-	if rest := time.Until(r.state.RestAfter(run, cmp.Or(r.host.Times.Pause, supervise.FirstPause))); rest > 0 {
-		r.mu.Unlock()
-		r.later(ctx, run, rest)
-		return nil
-	}
 	what, err := r.work.Prepare(run)
 	r.mu.Unlock()
 	if err != nil {
@@ -168,24 +162,19 @@ func (r *runner) refused(ctx context.Context, run int, err error) error {
 		return r.stillborn(run, err)
 	}
 	r.delayed(err)
-	r.later(ctx, run, cmp.Or(r.host.Times.Retry, retry))
-	return nil
-}
-
-// later makes a run that was about to be started one of those that may be, after a while. Others are started meanwhile.
-func (r *runner) later(ctx context.Context, run int, after time.Duration) {
 	<-r.slots
 	ctx, cancel := context.WithCancel(ctx)
 	r.stoppable(run, cancel)
 	r.attended.Go(func() {
 		defer cancel()
 		select {
-		case <-time.After(after):
+		case <-time.After(cmp.Or(r.host.Times.Retry, retry)):
 		case <-ctx.Done(): // or its owner cancels it
 		}
 		r.untake(run)
 		r.wake()
 	})
+	return nil
 }
 
 // delayed says why runs are tried again later, once.

@@ -5,6 +5,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,7 @@ import (
 	apprun "gpuard/internal/app/run"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
+	"gpuard/internal/core/supervise"
 
 	"gpuard/internal/core/queue"
 	core "gpuard/internal/core/runs"
@@ -109,6 +111,7 @@ type runner struct {
 	added   int64                 // how many were added to it
 	live    map[int]*claim.Seat   // by PID
 	taken   map[int]bool          // runs between due and live
+	resting map[int]bool          // runs that have failed, and are in the line again after a pause
 	graces  map[int]time.Duration // how long they may take to end, by PID
 	stops   map[int]func()        // how a run that waits or runs is ended, by run
 	why     string                // runs are tried again later, as said last
@@ -137,7 +140,7 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 	host.Say = func(text string) { sendMessage(messageFD, message{Say: text}) }
 	host.Loud = func(text string) { sendMessage(messageFD, message{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
-	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, graces: map[int]time.Duration{}, limits: sync.OnceValue(limits.OfChildren)}
+	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, resting: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, graces: map[int]time.Duration{}, limits: sync.OnceValue(limits.OfChildren)}
 	usual := debug.SetMemoryLimit(64 << 20) // reading a long journal leaves much garbage behind
 	r.work, err = open(ctx, host, args[0])
 	if debug.SetMemoryLimit(usual); err == nil {
@@ -272,7 +275,9 @@ func (r *runner) endAll(all *proctree.Tree, over <-chan struct{}, signals <-chan
 		case <-grace.Done():
 		}
 	}()
-	if err := all.End(grace, "SIGTERM", job.Dying); err != nil {
+	err := all.End(grace, "SIGTERM", job.Dying)
+	hurry() // so that the next signal is not taken for this
+	if err != nil {
 		r.host.Say(err.Error())
 	}
 	select {
@@ -320,12 +325,17 @@ func (r *runner) dispatch(ctx context.Context) {
 func (r *runner) next(ctx context.Context) (run int, more bool) {
 	for {
 		r.mu.Lock()
-		busy := len(r.live) + len(r.taken)
 		if len(r.cpus) < cap(r.cpus) { // one that needs no device does not wait for those that do
 			run, more = r.take(&r.light)
 		}
 		if !more {
 			run, more = r.takeWaiting()
+		}
+		busy := len(r.live) + len(r.taken)
+		for one := range r.resting {
+			if r.state.MayStart(one) { // else its owner has cancelled or held it
+				busy++
+			}
 		}
 		r.mu.Unlock()
 		if more || busy == 0 {
@@ -343,12 +353,32 @@ func (r *runner) next(ctx context.Context) (run int, more bool) {
 func (r *runner) take(line *queue.Line) (run int, found bool) {
 	for left := true; left && !found; {
 		run, left = line.Take(time.Now().UnixNano(), r.state.EstimateOf)
+		if left && r.rests(run) {
+			continue
+		}
 		found = left && !r.taken[run] && r.state.MayStart(run) && r.state.Take(run) // it may have been cancelled meanwhile
 	}
 	if found {
 		r.taken[run] = true
 	}
 	return run, found
+}
+
+// rests reports whether a run that has failed is left alone for a while. It is in the line again after that. The lock is held.
+func (r *runner) rests(run int) bool {
+	rest := r.state.Rest(run, cmp.Or(r.host.Times.Pause, supervise.FirstPause), time.Now())
+	if rest > 0 && !r.resting[run] {
+		r.resting[run] = true
+		time.AfterFunc(rest, func() {
+			r.mu.Lock()
+			delete(r.resting, run)
+			r.state.Offer(run)
+			r.refill()
+			r.mu.Unlock()
+			r.wake()
+		})
+	}
+	return rest > 0
 }
 
 // takeWaiting takes the next run that needs a device. Where as many wait as may, it has to go before one of them. The lock

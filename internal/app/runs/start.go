@@ -210,7 +210,7 @@ func (r *runner) awaitRun(p process, what Start, seat *claim.Seat, began time.Ti
 	r.mu.Lock()
 	delete(r.stops, p.run) // before the event, after which the run may be started again
 	r.mu.Unlock()
-	seat.Note(e.ExitCode(), e.Signal)
+	seat.Note(e.ExitCode(), e.Signal, 0)
 	err = errors.Join(cerr, r.add(e))
 	batch.Bury(pid)
 	if lerr := seat.Leave(); lerr != nil {

@@ -19,13 +19,16 @@ func TestRest(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		text = s.Retry(0)
-		if until := s.RestAfter(0, first); !until.IsZero() {
-			pause = until.Sub(at)
+		text, pause = s.Retry(0), s.Rest(0, first, at)
+		if late, back := s.Rest(0, first, at.Add(time.Hour)), s.Rest(0, first, at.Add(-time.Hour)); late != 0 || back != pause {
+			t.Errorf("an hour later %v, and where the clock was set back %v", late, back)
+		}
+		if half := s.Rest(0, first, at.Add(first/2)); pause > 0 && half != pause-first/2 || pause == 0 && half != 0 {
+			t.Errorf("after half of the shortest pause: %v of %v", half, pause)
 		}
 		return pause, text
 	}
-	if !s.RestAfter(0, first).IsZero() || s.Retry(0) != "" {
+	if s.Rest(0, first, at) != 0 || s.Retry(0) != "" {
 		t.Error("it was never started")
 	}
 	for i, c := range []struct {
@@ -36,7 +39,7 @@ func TestRest(t *testing.T) {
 		{Event{Exit: 3}, first, "the command ended (exit 3): starting it again, start 2 of 10"},
 		{Event{Exit: -1, Signal: "SIGSEGV"}, 2 * first, "the command ended (SIGSEGV): starting it again, start 3 of 10"},
 		{Event{Exit: 3, Fault: "GPU 0 is gone"}, 0, "the command ended (exit 3), and GPU 0 is gone: starting it again, start 4 of 10"},
-		{Event{Exit: 3}, 8 * first, "the command ended (exit 3): starting it again, start 5 of 10"},
+		{Event{Exit: 3}, 4 * first, "the command ended (exit 3): starting it again, start 5 of 10"},
 		{Event{Exit: 3, Seconds: 61}, first, "the command ended (exit 3): starting it again, start 6 of 10"},
 		{Event{Exit: 3, Stopped: true}, 0, ""},
 		{Event{}, 0, ""},

@@ -336,7 +336,9 @@ func (s *State) end(run int, e Event) {
 		}
 		s.move(run, OK)
 	default:
-		r.streak = int32(supervise.StreakAfter(int(r.streak), time.Duration(e.Seconds*float64(time.Second)))) //nolint:gosec // at most as the starts
+		if e.Fault == "" {
+			r.streak = int32(supervise.StreakAfter(int(r.streak), time.Duration(e.Seconds*float64(time.Second)))) //nolint:gosec // at most as the starts
+		}
 		s.fail(run, e.Problem == "" && (r.retry.Any || e.Fault != ""))
 	}
 }
@@ -354,14 +356,17 @@ func (s *State) gone(run int) {
 	}
 }
 
-// RestAfter is when a run may be started again that has failed, after a pause as that of gpuard run; first is the shortest. It
-// is zero where nothing is to be waited for: the run has not failed, or the machine was at fault.
-func (s *State) RestAfter(run int, first time.Duration) (until time.Time) {
+// Rest is how long a run that has failed is left alone before it may be started again, as gpuard run does; first is the
+// shortest pause. It is 0 where the run has not failed, and where the machine was at fault. The clock may have been set
+// meanwhile: the rest is never longer than the pause.
+func (s *State) Rest(run int, first time.Duration, now time.Time) time.Duration {
 	r := &s.Runs[run]
-	if e := r.Last(); r.Phase == Waiting && r.failures > 0 && e.Kind == End && !e.Stopped && e.Fault == "" {
-		until = e.At.Add(supervise.Pause(first, int(r.streak)))
+	e := r.Last()
+	if r.Phase != Waiting || r.failures == 0 || e.Kind != End || e.Stopped || e.Fault != "" {
+		return 0
 	}
-	return until
+	pause := supervise.Pause(first, int(r.streak))
+	return min(max(pause-now.Sub(e.At), 0), pause)
 }
 
 // Retry says that a run which waits is started again after a failure, and why; "" where it is not.

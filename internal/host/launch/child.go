@@ -189,7 +189,11 @@ func (c *Child) note(sig syscall.Signal) {
 func (c *Child) pass(sig os.Signal) {
 	went := c.went.Load()
 	late := went == stopping || went > 0 && time.Since(c.began)-time.Duration(went) < near
-	if c.process != nil && (sig != unix.SIGTSTP || !late) {
+	if sig == unix.SIGTSTP && late {
+		c.went.CompareAndSwap(went, 0) // the next one is meant for now; while it stops, this is set again
+		return
+	}
+	if c.process != nil {
 		_ = c.process.Signal(sig)
 	}
 }

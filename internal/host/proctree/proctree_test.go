@@ -2,6 +2,7 @@ package proctree
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -63,6 +64,11 @@ func adopter(args []string) error {
 			fmt.Println(t.Signal("SIGTERM"))
 		case "kill":
 			fmt.Println(t.Kill(10 * time.Second))
+		case "end in 0s", "end in 200ms", "end in 1h0m0s":
+			grace, _ := time.ParseDuration(strings.TrimPrefix(in.Text(), "end in "))
+			ctx, over := context.WithTimeout(context.Background(), grace)
+			fmt.Println(t.End(ctx, "SIGTERM", 10*time.Second))
+			over()
 		case "leave":
 			leave()
 			fmt.Println()
@@ -147,6 +153,30 @@ wait; sleep 1104`)
 	}
 	if got := tell("term"); got != "false" {
 		t.Error("there is somebody to tell")
+	}
+}
+
+// TestEnd: all are asked, have the time that there is to do what they want, and are killed then.
+func TestEnd(t *testing.T) {
+	for _, c := range []struct {
+		grace time.Duration
+		trap  string // what a process does that is asked
+		wrote string
+	}{
+		{time.Hour, "sleep 0.1; echo tidied up >FILE; exit", "tidied up\n"},
+		{200 * time.Millisecond, "echo deaf >FILE", "deaf\n"},
+		{0, "echo never asked >FILE", ""},
+	} {
+		file := t.TempDir() + "/wrote"
+		tell := ask(t, "nobody", "setsid sh -c 'trap \""+strings.ReplaceAll(c.trap, "FILE", file)+"\" TERM; touch "+file+".on; while :; do sleep 0.01; done' & wait; exit 0")
+		eventually(t, "it listens", func() bool { _, err := os.Stat(file + ".on"); return err == nil })
+		if got := tell("end in " + c.grace.String()); got != "<nil>" {
+			t.Errorf("%v: %s", c.grace, got)
+		}
+		text, _ := os.ReadFile(file)
+		if got := tell("members"); got != "0" || string(text) != c.wrote {
+			t.Errorf("%v: %s live, and one wrote %q", c.grace, got, text)
+		}
 	}
 }
 

@@ -58,8 +58,21 @@ type Notes struct {
 	Used      map[string]quota.Measured `json:"used"`      // by lease
 }
 
-// Leave writes the notes into the file.
-func (l *Locks) Leave(notes Notes) {
+// noting is the name of the lock of who writes notes.
+const noting = "notes"
+
+// Leave changes the notes in the file. Where another process is writing, which may be stopped, it does nothing: notes are left
+// again and again.
+func (l *Locks) Leave(change func(*Notes)) {
+	for try := 0; !l.Take(noting); try++ {
+		if try == 10 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	defer l.Drop(noting)
+	notes := l.Left()
+	change(&notes)
 	text, err := json.Marshal(notes)
 	if err == nil {
 		_, err = l.file.WriteAt(text, 0)

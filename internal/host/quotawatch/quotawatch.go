@@ -42,7 +42,7 @@ func Start(locks *Locks, args ...string) (*exec.Cmd, error) {
 func inherited(number string) (*os.File, error) {
 	fds, ok := sys.Inherited(number)
 	if !ok {
-		return nil, errors.New("cannot measure by hand: gpuard run --share starts what measures itself")
+		return nil, errors.New("cannot measure by hand: gpuard starts what measures itself")
 	}
 	return os.NewFile(uintptr(fds[0]), "locks"), nil //nolint:gosec // a descriptor
 }

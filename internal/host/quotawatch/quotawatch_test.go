@@ -88,8 +88,8 @@ func TestLocks(t *testing.T) {
 	if !again || !one.Take("a") || !two.Take("b") || two.Take("a") || one.Take("b") {
 		t.Error("they are not apart")
 	}
-	one.Leave(Notes{Members: map[string]map[int]uint64{"some lease": {1: 2, 3: 4}}})
-	one.Leave(Notes{Namespace: 7})
+	one.Leave(func(n *Notes) { n.Members = map[string]map[int]uint64{"some lease": {1: 2, 3: 4}} })
+	two.Leave(func(n *Notes) { n.Members, n.Namespace = nil, 7 })
 	got := make(chan error)
 	go func() { got <- two.Await("a") }()
 	one.Drop("a")
@@ -100,7 +100,7 @@ func TestLocks(t *testing.T) {
 	if notes := one.Left(); notes.Namespace != 7 || notes.Members != nil || !one.Take("a") || !one.Take("b") {
 		t.Errorf("%v is left", notes)
 	}
-	if err := os.WriteFile(path, []byte(`{"pid_namespace": 7, "used": {`), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(`{"namespace": 7, "used": {`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if notes := one.Left(); notes.Namespace != 0 {

@@ -32,8 +32,8 @@ nobody saw its end.
 
 With --by it adds up hours of one GPU, of all leases that have ended: granted,
 used by the measured load, and idle. Every lease of yours leaves a line at its
-end. Load and memory are measured of each that lasts more than 10 seconds. You
-see your own leases, and those of others that root's gpuard serve has seen;
+end. Memory, and the load of whole GPUs, are measured once it is 10 seconds old.
+You see your own leases, and those of others that root's gpuard serve has seen;
 root sees those of all users. Of leases that share a GPU, each is granted its
 part of the time. --chart draws the same as a picture.`,
 		Example: `  gpuard history
