@@ -100,8 +100,11 @@ func TestEndedLine(t *testing.T) {
 
 	same(t, "supervised", l.run("run", "-q", "--timeout", "20s", "--", "true").code, 0)
 	last("by a supervisor", 2)
+	known := e.Exit != nil // kernels before Linux 6.15 do not tell the holder
 	same(t, "retried", l.run("run", "-q", "--retry", "2", "--", "false").code, 1)
-	last("one lease of three starts", 3)
+	if e = last("one lease of three starts", 3); known && (e.Exit == nil || *e.Exit != 1) {
+		t.Errorf("%+v", e)
+	}
 
 	outer := l.cmd("run", "-q", "--", must(os.Executable()), "run", "-q", "--", "true")
 	outer.Args[len(outer.Args)-5] = filepath.Join(l.work, "gpuard")

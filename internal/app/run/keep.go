@@ -41,7 +41,21 @@ func (s *supervision) drop(l *Launch) {
 	defer l.claimed.Folder.Ending(l.claimed.Held.Lease)()
 	_ = s.kept.Close()
 	s.kept = nil
-	_, _ = l.claimed.Folder.End(l.claimed.Held.Lease, l.claimed.Held.Lease.Boot) // a lease without a lock is over
+	last := s.lastLease(l)
+	_, _ = l.claimed.Folder.End(last, last.Boot) // a lease without a lock is over
+}
+
+// lastLease is the lease of a command that has ended, with how that was.
+func (s *supervision) lastLease(l *Launch) job.Lease {
+	last := l.claimed.Held.Lease
+	switch {
+	case s.done.Starts == 0:
+	case s.done.Signal != "":
+		last.Signal = s.done.Signal
+	default:
+		last.Exit = &s.done.Code
+	}
+	return last
 }
 
 // onceMore is another start with the lease of the one before; why says what speaks against it.
@@ -117,10 +131,7 @@ func (s *supervision) remains(l *Launch) []job.Blocker {
 	for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 		lease, found := l.claimed.Folder.Own(l.Lease)
 		if !found { // where this process was the last to have it, its holder could not remove it
-			last := l.claimed.Held.Lease
-			if last.Signal = s.done.Signal; last.Signal == "" {
-				last.Exit = &s.done.Code
-			}
+			last := s.lastLease(l)
 			_, _ = l.claimed.Folder.End(last, last.Boot)
 			return nil
 		}
