@@ -71,6 +71,9 @@ func rank() {
 			os.Exit(99)
 		}
 	}
+	if does == "lost" {
+		loseOutput(filepath.Join(dir, "output"+number))
+	}
 	text, _ := json.Marshal(me)
 	note("on", text)
 	if code, exits := strings.CutPrefix(does, "exit:"); exits {
@@ -84,12 +87,10 @@ func rank() {
 	}
 	switch does {
 	case "meet":
+		all(dir, "on", me.Env["WORLD_SIZE"]) // who does not connect has said its last line by then
 		join(number == "0")
 	case "come":
 		join(false)
-	}
-	if does == "lost" {
-		loseOutput(filepath.Join(dir, "output"+number))
 	}
 	heard := ""
 	tick := time.NewTicker(10 * time.Millisecond)
@@ -164,7 +165,7 @@ func TestRanksMissing(t *testing.T) {
 		does  []string
 		want  []string
 	}{
-		"lost":      {"--gpus 3 --ranks --machine demo", []string{"0:meet", "1:meet", "2:lost"}, []string{"gpuard: rank 2 (PID ", " has not joined the others for 1.5s: it has no connection to port ", ", where rank 0 waits; it sleeps; its last line: \"reading /data/shard-7\"\n"}},
+		"lost":      {"--gpus 3 --ranks --machine demo", []string{"0:meet", "1:meet", "2:lost"}, []string{"gpuard: rank 2 (PID ", " has not joined the others for 1.5s: it has no connection to port ", ", where rank 0 waits; it ", "; its last line: \"reading /data/shard-7\"\n"}},
 		"silent":    {"--gpus 3 --ranks --machine demo", []string{"0:meet", "1:wait", "2:meet"}, []string{"gpuard: rank 1 (PID ", "see where: py-spy dump --pid "}},
 		"JSON":      {"--gpus 2 --ranks --machine demo --json", []string{"0:meet", "1:lost"}, []string{`{"schema":"gpuard.run-missing/1","rank":1,"pid":`, `"last":"reading /data/shard-7"}`}},
 		"all":       {"--gpus 2 --ranks --machine demo", []string{"0:meet", "1:meet"}, nil},

@@ -130,6 +130,16 @@ wait
 // many processes as its options say.
 func torchagent() {
 	value := func(option string) string { return os.Args[slices.Index(os.Args, option)+1] }
+	words := os.Args[slices.Index(os.Args, "__rank")-1:]
+	n, _ := strconv.Atoi(value("--nproc_per_node"))
+	var ranks sync.WaitGroup
+	for i := range n {
+		cmd := exec.Command(words[0], words[1:]...)
+		cmd.Env = append(os.Environ(), fmt.Sprint("RANK=", i), fmt.Sprint("LOCAL_RANK=", i), fmt.Sprint("WORLD_SIZE=", n), "MASTER_ADDR="+value("--master_addr"), "MASTER_PORT="+value("--master_port"))
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		ranks.Go(func() { _ = cmd.Run() })
+	}
+	all(words[slices.Index(words, "rank")+1], "on", strconv.Itoa(n)) // who does not connect has said its last line by then
 	l, err := listenAgain(net.JoinHostPort(value("--master_addr"), value("--master_port")))
 	if err != nil {
 		panic(err)
@@ -141,16 +151,7 @@ func torchagent() {
 			}
 		}
 	}()
-	words := os.Args[slices.Index(os.Args, "__rank")-1:]
-	n, _ := strconv.Atoi(value("--nproc_per_node"))
-	var all sync.WaitGroup
-	for i := range n {
-		cmd := exec.Command(words[0], words[1:]...)
-		cmd.Env = append(os.Environ(), fmt.Sprint("RANK=", i), fmt.Sprint("LOCAL_RANK=", i), fmt.Sprint("WORLD_SIZE=", n), "MASTER_ADDR="+value("--master_addr"), "MASTER_PORT="+value("--master_port"))
-		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-		all.Go(func() { _ = cmd.Run() })
-	}
-	all.Wait()
+	ranks.Wait()
 }
 
 // TestTorchrunMissing: a rank of torchrun that does not connect while others do is named, as one of gpuard's own is.
@@ -160,7 +161,7 @@ func TestTorchrunMissing(t *testing.T) {
 		does []string
 		want []string
 	}{
-		"lost":  {[]string{"0:come", "1:come", "2:lost"}, []string{"gpuard: rank 2 (PID ", " has not joined the others for 1.5s: it has no connection to port ", ", where torchrun waits; it sleeps; its last line: \"reading /data/shard-7\"\n"}},
+		"lost":  {[]string{"0:come", "1:come", "2:lost"}, []string{"gpuard: rank 2 (PID ", " has not joined the others for 1.5s: it has no connection to port ", ", where torchrun waits; it ", "; its last line: \"reading /data/shard-7\"\n"}},
 		"first": {[]string{"0:wait", "1:come"}, []string{"gpuard: rank 0 (PID ", ", where torchrun waits; ", "see where: py-spy dump --pid "}},
 		"all":   {[]string{"0:come", "1:come"}, nil},
 	} {
