@@ -299,7 +299,7 @@ func (c *chaos) verdict(devices int) {
 	eventually(c.t, "no holder is left", func() bool { return len(holdersOf(c.folder)) == 0 })
 	_ = filepath.WalkDir(c.folder, func(path string, e fs.DirEntry, err error) error {
 		name := e.Name()
-		if err != nil || !e.IsDir() && !slices.Contains([]string{"last", "lock", "format", "leases-ended"}, name) && !strings.HasPrefix(name, "xids-") {
+		if err != nil || !e.IsDir() && !slices.Contains([]string{"last", "lock", "format", "leases-ended", "measure"}, name) && !strings.HasPrefix(name, "xids-") {
 			c.t.Errorf("left behind: %s (%v)", path, err)
 		}
 		return nil

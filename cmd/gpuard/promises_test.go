@@ -239,7 +239,7 @@ func promises() []promise {
 				t.Errorf("%v: no %q in\n%s", err, got.name, text)
 			}
 		}},
-		{name: "its memory and load in the history, if it lasts 10 s", unasked: true, flags: "--device 0", script: `echo 6442450944 >$FAKEGPU_DIR/gpus/0/memory_used; until grep -qs 6442450944 @STATE@/leases/*/measure-*; do sleep 0.05; done`,
+		{name: "its memory and load in the history, if it lasts 10 s", unasked: true, flags: "--device 0", script: `echo 6442450944 >$FAKEGPU_DIR/gpus/0/memory_used; until grep -qs 6442450944 @STATE@/leases/*/measure; do sleep 0.05; done`,
 			check: func(t *testing.T, l *jobLine, _ string, _ outcome) {
 				eventually(t, "it has a line", func() bool {
 					var a struct{ Use []trend.Use }

@@ -69,7 +69,7 @@ func (h *Host) Measured(folder *store.Folder, lease string, since time.Time) (us
 	if time.Since(since) < h.SampleEvery() {
 		return used
 	}
-	file, err := folder.MeasureFile(h.Proc.Namespace(), false)
+	file, err := folder.MeasureFile(false)
 	if err != nil { // nothing was measured
 		return used
 	}

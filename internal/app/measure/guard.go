@@ -50,7 +50,7 @@ func Guard(host *machine.Host, process int, folder *store.Folder, l job.Lease, d
 	}
 	for deaths := 1; ; deaths++ {
 		began := time.Now()
-		err := startMeasurer(host.Proc.Namespace(), folder, l, done)
+		err := startMeasurer(folder, l, done)
 		if closed(done) {
 			return
 		}
@@ -98,8 +98,8 @@ func pause(long time.Duration, done <-chan struct{}) bool {
 
 // startMeasurer waits until no process measures the lease, starts one, and waits for its end. Without an error the lease is
 // over.
-func startMeasurer(namespace uint64, folder *store.Folder, l job.Lease, done <-chan struct{}) error {
-	file, err := folder.MeasureFile(namespace, true)
+func startMeasurer(folder *store.Folder, l job.Lease, done <-chan struct{}) error {
+	file, err := folder.MeasureFile(true)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what
 				return "", err
 			}
 			late = time.Now().Add(taken)
-		case locks.Take(all):
+		case locks.Take(fmt.Sprintf("%s in %d", all, l.Namespace)):
 			return all, nil
 		case time.Now().After(late): // the process that measures all others does not see this one
 			return oneLease, nil

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"gpuard/internal/app/exit"
@@ -53,7 +54,9 @@ type measurer struct {
 }
 
 // noteKey is the name of a lease among the members in the notes, for one start of its command.
-func noteKey(l *job.Lease) string { return fmt.Sprint(l.ID, " ", l.PID, " ", l.Start) }
+func noteKey(l *job.Lease) string {
+	return fmt.Sprint(l.Namespace, " ", l.ID, " ", l.PID, " ", l.Start)
+}
 
 // Run measures repeatedly how much memory the processes of leases use on their devices, and does what core/quota decides,
 // until the lease is over for which it was started. args are a descriptor of the locks, the state folder, that lease, and
@@ -75,9 +78,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 	host.Say = func(string) {}
 	m := &measurer{host: host, folder: folder, locks: locks, first: args[2], what: args[3], every: cmp.Or(host.Times.Measure, measuredEvery), began: time.Now(),
 		leases: map[string]*measuring{}, left: map[string]bool{}, ended: make(chan struct{}, 1), used: map[string]quota.Measured{}}
-	if m.wrote = locks.Left(); m.wrote.Namespace != host.Proc.Namespace() {
-		m.wrote = quotawatch.Notes{}
-	}
+	m.wrote = locks.Left()
 	mps := false
 	for due := time.Now(); m.update() && ctx.Err() == nil; {
 		if w := m.leases[m.first]; w != nil {
@@ -275,9 +276,12 @@ const remembered = 10 * time.Minute
 // leaveNotes writes down what belongs to shares, for the process that measures them next, and what leases have used.
 func (m *measurer) leaveNotes() {
 	m.locks.Leave(func(n *quotawatch.Notes) {
-		n.Namespace = m.host.Proc.Namespace()
 		if m.what == allShares {
-			n.Members = map[string]map[int]uint64{}
+			own := fmt.Sprint(m.host.Proc.Namespace(), " ")
+			maps.DeleteFunc(n.Members, func(key string, _ map[int]uint64) bool { return strings.HasPrefix(key, own) })
+			if n.Members == nil {
+				n.Members = map[string]map[int]uint64{}
+			}
 			for _, w := range m.leases {
 				n.Members[noteKey(&w.lease)] = w.members
 			}

@@ -53,9 +53,8 @@ const mostNotes = 1 << 20
 
 // Notes are what a process that measures leaves to others: to the next one, and to whoever writes down the end of a lease.
 type Notes struct {
-	Namespace uint64                    `json:"namespace"` // of the PIDs, an inode
-	Members   map[string]map[int]uint64 `json:"members"`   // what belongs to a lease although it has left its tree: PIDs and their starts
-	Used      map[string]quota.Measured `json:"used"`      // by lease
+	Members map[string]map[int]uint64 `json:"members"` // what belongs to a lease although it has left its tree: PIDs and their starts
+	Used    map[string]quota.Measured `json:"used"`    // by lease
 }
 
 // noting is the name of the lock of who writes notes.

@@ -11,13 +11,13 @@ import (
 	"gpuard/internal/host/sys"
 )
 
-// measureName is the file in a user's lease folder, for each PID namespace one, by whose locks the processes that measure leases agree who measures
+// measureName is the file in a user's lease folder by whose locks the processes that measure leases agree who measures
 // which, and in which they note what they have measured (package quotawatch). Nobody else can open it: who could, could lock it.
 const measureName = "measure"
 
-// MeasureFile opens the file by which the processes of a PID namespace agree that measure the leases of the caller. A missing
-// one is made if that is asked for.
-func (f *Folder) MeasureFile(namespace uint64, missing bool) (file *os.File, err error) {
+// MeasureFile opens the file by which the processes agree that measure the leases of the caller. A missing one is made if
+// that is asked for.
+func (f *Folder) MeasureFile(missing bool) (file *os.File, err error) {
 	root, err := f.open()
 	if err != nil {
 		return nil, err
@@ -32,10 +32,9 @@ func (f *Folder) MeasureFile(namespace uint64, missing bool) (file *os.File, err
 		return nil, err
 	}
 	defer dir.Close() //nolint:errcheck // nothing is written through it
-	name = fmt.Sprint(measureName, "-", namespace)
-	if file, err = openOwn(dir, name); missing && errors.Is(err, os.ErrNotExist) {
-		if file, err = dir.Create(name); errors.Is(err, os.ErrExist) {
-			file, err = openOwn(dir, name)
+	if file, err = openOwn(dir, measureName); missing && errors.Is(err, os.ErrNotExist) {
+		if file, err = dir.Create(measureName); errors.Is(err, os.ErrExist) {
+			file, err = openOwn(dir, measureName)
 		}
 	}
 	return file, err
