@@ -56,8 +56,9 @@ func expire(process int, lease job.Lease, until string, grace time.Duration, don
 		return len(roots)
 	}
 	late := time.Now().Add(grace)
+	// It kills again and again: a process may start another one just before it dies.
 	for force := false; end(force) > 0 && time.Since(late) < job.Dying; time.Sleep(grace / 100) {
-		force = time.Now().After(late) // again and again: what is killed may have started another one meanwhile
+		force = time.Now().After(late)
 	}
 	containers()
 	return true

@@ -75,7 +75,8 @@ func (h *Host) Measured(folder *store.Folder, lease string, since time.Time) (us
 	}
 	locks := quotawatch.NewLocks(file)
 	defer locks.Close()
-	if used = locks.Left().Used[lease]; used.Until.Before(since) { // one of that name before
+	used = locks.ReadNotes().Used[lease]
+	if used.Until.Before(since) { // another lease had that name before
 		return quota.Measured{}
 	}
 	return used
@@ -88,7 +89,7 @@ func (h *Host) endedPath(leases string) string {
 		return ""
 	}
 	name := endedFile
-	if above, machine := filepath.Split(leases); filepath.Base(above) == "machines" {
+	if machine := store.InventedName(leases); machine != "" {
 		name += "-" + machine
 	}
 	return filepath.Join(folder, name)

@@ -2,7 +2,6 @@ package measure
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -21,7 +20,7 @@ const (
 // What a process that measures is to measure.
 const (
 	allShares = "all"    // those of its user
-	allOthers = "others" // leases of its user that are no shares: only noted is what they use
+	allOthers = "others" // the other leases of its user, whose use is only noted
 	oneLease  = "one"
 )
 
@@ -40,8 +39,17 @@ const taken = 2 * Young
 // repeatedly, the lease records that it is not measured. The death of the holder changes nothing: the measuring process lives
 // on.
 func Guard(host *machine.Host, process int, folder *store.Folder, l job.Lease, done <-chan struct{}) {
-	if !isMeasurable(&l) || l.Share == 0 && (isInvented(folder) || !pause(host.SampleEvery(), done)) {
+	if !isMeasurable(&l) {
 		return
+	}
+	if l.Share == 0 {
+		if store.InventedName(folder.Path) != "" {
+			return
+		}
+		isStillHeld := sleepUnless(done, host.SampleEvery())
+		if !isStillHeld {
+			return
+		}
 	}
 	say := func(text string) {
 		if l.Share > 0 {
@@ -55,7 +63,7 @@ func Guard(host *machine.Host, process int, folder *store.Folder, l job.Lease, d
 			return
 		}
 		if err == nil {
-			if _, live := folder.Own(l.ID); !live || !pause(Young, done) {
+			if _, live := folder.Own(l.ID); !live || !sleepUnless(done, Young) {
 				return
 			}
 			deaths = 0 // it has lost sight of the lease, as of a container between two of its processes
@@ -70,7 +78,7 @@ func Guard(host *machine.Host, process int, folder *store.Folder, l job.Lease, d
 			return
 		}
 		say(fmt.Sprintf("the process that measures lease %s has ended (%s); started another one", l.ID, err))
-		if !pause(100*time.Millisecond<<deaths, done) {
+		if !sleepUnless(done, 100*time.Millisecond<<deaths) {
 			return
 		}
 	}
@@ -81,13 +89,8 @@ func isMeasurable(l *job.Lease) bool {
 	return l.Share > 0 && l.Quota != job.NoQuota || l.Share == 0 && l.Parent == "" && len(l.Devices) > 0
 }
 
-// isInvented reports whether a state folder is that of an invented machine.
-func isInvented(folder *store.Folder) bool {
-	return filepath.Base(filepath.Dir(folder.Path)) == "machines"
-}
-
-// pause waits so long, and reports whether done is still open.
-func pause(long time.Duration, done <-chan struct{}) bool {
+// sleepUnless waits so long, or until done is closed. It reports whether done is still open.
+func sleepUnless(done <-chan struct{}, long time.Duration) bool {
 	select {
 	case <-done:
 		return false
@@ -140,7 +143,7 @@ func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what
 			return oneLease, nil
 		}
 		locks.Drop(l.ID) // for that process
-		if !pause(Young/30, done) {
+		if !sleepUnless(done, Young/30) {
 			return "", nil
 		}
 	}

@@ -29,7 +29,7 @@ func TestMeasurable(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]bool{"/run/gpuard": false, "/home/a/.local/state/gpuard/machines/0f3a": true} {
-		if got := isInvented(&store.Folder{Path: path}); got != want {
+		if got := store.InventedName(path) != ""; got != want {
 			t.Errorf("%s: %v", path, got)
 		}
 	}

@@ -100,8 +100,8 @@ type reading struct {
 	leases  map[int]string // of the living processes on devices: the lease against which each counts, "" for none
 }
 
-// read reads the devices and the processes, and adds to the members of each lease what is in its tree by now.
-func (m *measurer) read(ctx context.Context, what gpu.What) *reading {
+// readMachine reads the devices and the processes, and adds to the members of each lease what is in its tree by now.
+func (m *measurer) readMachine(ctx context.Context, what gpu.What) *reading {
 	roots := map[string][]int{}
 	for id, w := range m.leases {
 		roots[id] = w.roots()

@@ -37,20 +37,20 @@ const mostBlind = 3
 
 // measurer is the life of such a process.
 type measurer struct {
-	host   *machine.Host
-	folder *store.Folder
-	locks  *quotawatch.Locks
-	first  string                    // the lease for which it was started; it ends with that
-	what   string                    // it measures: all shares of its user, all other leases, or one lease
-	every  time.Duration             // between two measurements
-	leases map[string]*measuring     // that are measured
-	left   map[string]bool           // leases that are left to a process of their own
-	ended  chan struct{}             // has a value when the process of a lease has ended
-	wrote  quotawatch.Notes          // of the process that measured before
-	held   []job.Lease               // leases of all users, as read last
-	used   map[string]quota.Measured // of the leases that are measured
-	began  time.Time
-	sample time.Time // when what leases use is to be noted again
+	host      *machine.Host
+	folder    *store.Folder
+	locks     *quotawatch.Locks
+	first     string                    // the lease for which it was started; it ends with that
+	what      string                    // it measures: all shares of its user, all other leases, or one lease
+	every     time.Duration             // between two measurements
+	leases    map[string]*measuring     // that are measured
+	left      map[string]bool           // leases that are left to a process of their own
+	ended     chan struct{}             // has a value when the process of a lease has ended
+	wrote     quotawatch.Notes          // of the process that measured before
+	held      []job.Lease               // leases of all users, as read last
+	used      map[string]quota.Measured // of the leases that are measured
+	began     time.Time
+	sampleDue time.Time // when the use of the leases is noted again
 }
 
 // noteKey is the name of a lease among the members in the notes, for one start of its command.
@@ -78,7 +78,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 	host.Say = func(string) {}
 	m := &measurer{host: host, folder: folder, locks: locks, first: args[2], what: args[3], every: cmp.Or(host.Times.Measure, measuredEvery), began: time.Now(),
 		leases: map[string]*measuring{}, left: map[string]bool{}, ended: make(chan struct{}, 1), used: map[string]quota.Measured{}}
-	m.wrote = locks.Left()
+	m.wrote = locks.ReadNotes()
 	mps := false
 	for due := time.Now(); m.update() && ctx.Err() == nil; {
 		if w := m.leases[m.first]; w != nil {
@@ -88,7 +88,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 			due = time.Now().Add(m.measureAll(ctx))
 		}
 		select { // a new lease is seen soon, even if all are measured seldom
-		case <-time.After(min(time.Until(due), m.lookEvery())):
+		case <-time.After(min(time.Until(due), m.lookInterval())):
 		case <-m.ended:
 		case <-ctx.Done():
 		}
@@ -131,7 +131,7 @@ func (m *measurer) update() bool {
 		case !found:
 			m.drop(w)
 		case l.PID != w.lease.PID || l.Start != w.lease.Start: // its command was started again
-			m.forget(w)
+			m.stopMeasuring(w)
 		case closed(w.ended):
 			orphans[id] = w.roots()
 		}
@@ -193,20 +193,20 @@ func (m *measurer) awaitEnd(ended <-chan struct{}, watched *os.File) {
 	}
 }
 
-// forget measures a lease no longer, for now.
-func (m *measurer) forget(w *measuring) {
+// stopMeasuring measures a lease no longer, for now.
+func (m *measurer) stopMeasuring(w *measuring) {
 	_ = w.process.Close() // nil where there is none
 	delete(m.leases, w.lease.ID)
 }
 
 // drop leaves a lease to whoever measures it next.
 func (m *measurer) drop(w *measuring) {
-	m.forget(w)
+	m.stopMeasuring(w)
 	m.locks.Drop(w.lease.ID)
 }
 
-// lookEvery is how long a new lease may be unseen. Nobody waits for one that is no share.
-func (m *measurer) lookEvery() time.Duration {
+// lookInterval is the time between two lists of the leases. Only a new share has to be seen at once.
+func (m *measurer) lookInterval() time.Duration {
 	if m.what == allOthers {
 		return max(m.every, Young)
 	}
@@ -217,11 +217,11 @@ func (m *measurer) lookEvery() time.Duration {
 func (m *measurer) measureAll(ctx context.Context) time.Duration {
 	began, spent := time.Now(), m.spent()
 	what := gpu.Processes
-	sampling := !began.Before(m.sample)
+	sampling := !began.Before(m.sampleDue)
 	if sampling {
 		what |= gpu.Load
 	}
-	r := m.read(ctx, what)
+	r := m.readMachine(ctx, what)
 	pace := quota.Pace{Every: m.every}
 	for _, id := range slices.Sorted(maps.Keys(m.leases)) {
 		w := m.leases[id]
@@ -243,7 +243,7 @@ func (m *measurer) measureAll(ctx context.Context) time.Duration {
 		pace.Over = w.measureOnce(ctx, r) || pace.Over
 	}
 	if sampling {
-		m.sample = began.Add(m.host.SampleEvery())
+		m.sampleDue = began.Add(m.host.SampleEvery())
 		m.leaveNotes()
 	}
 	pace.Cost, pace.Took = m.spent()-spent, time.Since(began)
@@ -270,12 +270,12 @@ func (m *measurer) spent() time.Duration {
 	return quotawatch.Spent() + m.host.Spent()
 }
 
-// remembered is how long what was measured of a lease is known after its end, for whoever writes that down.
-const remembered = 10 * time.Minute
+// notesKept is how long the use of a lease stays in the notes after its end. Its line of the history is written in that time.
+const notesKept = 10 * time.Minute
 
 // leaveNotes writes down what belongs to shares, for the process that measures them next, and what leases have used.
 func (m *measurer) leaveNotes() {
-	m.locks.Leave(func(n *quotawatch.Notes) {
+	m.locks.ChangeNotes(func(n *quotawatch.Notes) {
 		if m.what == allShares {
 			own := fmt.Sprint(m.host.Proc.Namespace(), " ")
 			maps.DeleteFunc(n.Members, func(key string, _ map[int]uint64) bool { return strings.HasPrefix(key, own) })
@@ -289,7 +289,7 @@ func (m *measurer) leaveNotes() {
 		if n.Used == nil {
 			n.Used = map[string]quota.Measured{}
 		}
-		maps.DeleteFunc(n.Used, func(_ string, u quota.Measured) bool { return time.Since(u.Until) > remembered })
+		maps.DeleteFunc(n.Used, func(_ string, u quota.Measured) bool { return time.Since(u.Until) > notesKept })
 		maps.Copy(n.Used, m.used)
 	})
 	maps.DeleteFunc(m.used, func(id string, _ quota.Measured) bool { return m.leases[id] == nil })

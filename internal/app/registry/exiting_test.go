@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// TestUnattendedExiting: a holder that has done its work has no command line on its way out, and the lock until the kernel closes it.
-// It is nobody who keeps the lease; a process that lives is.
+// TestUnattendedExiting: an exiting holder has no command line any more, but still the lock. It does not count as a process that
+// keeps the lease; a living process does.
 func TestUnattendedExiting(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	if err := store.CreateFolder(dir); err != nil {

@@ -55,8 +55,8 @@ func (j joining) watch(over <-chan struct{}) {
 	}
 }
 
-// sayMissing reports whether all ranks have begun and somebody listens by now, and then names the ranks that are not connected.
-// begun are those that were seen.
+// sayMissing names the ranks that are not connected, once all ranks have begun and one of them, or torchrun, listens. It reports
+// whether that is so. begun collects the ranks that were seen.
 func (j joining) sayMissing(begun map[int]bool) bool {
 	host := j.host
 	trees := make([][]int, len(j.crew.Members))

@@ -353,10 +353,8 @@ func (r *runner) next(ctx context.Context) (run int, more bool) {
 func (r *runner) take(line *queue.Line) (run int, found bool) {
 	for left := true; left && !found; {
 		run, left = line.Take(time.Now().UnixNano(), r.state.EstimateOf)
-		if left && r.rests(run) {
-			continue
-		}
-		found = left && !r.taken[run] && r.state.MayStart(run) && r.state.Take(run) // it may have been cancelled meanwhile
+		postponed := left && r.postponeRetry(run)
+		found = left && !postponed && !r.taken[run] && r.state.MayStart(run) && r.state.Take(run) // it may have been cancelled meanwhile
 	}
 	if found {
 		r.taken[run] = true
@@ -364,9 +362,9 @@ func (r *runner) take(line *queue.Line) (run int, found bool) {
 	return run, found
 }
 
-// rests reports whether a run that has failed is left alone for a while. It is in the line again after that. The lock is held.
-func (r *runner) rests(run int) bool {
-	rest := r.state.Rest(run, cmp.Or(r.host.Times.Pause, supervise.FirstPause), time.Now())
+// postponeRetry puts a failed run back into the line after its pause, and reports whether there is one. The lock is held.
+func (r *runner) postponeRetry(run int) bool {
+	rest := r.state.RestBeforeRetry(run, cmp.Or(r.host.Times.Pause, supervise.FirstPause), time.Now())
 	if rest > 0 && !r.resting[run] {
 		r.resting[run] = true
 		time.AfterFunc(rest, func() {

@@ -39,7 +39,7 @@ func (r *runner) start(run int, what Start, seat *claim.Seat) error {
 		return err
 	}
 	r.mu.Lock()
-	before, retried := r.state.Runs[run].Starts, r.state.Retry(run)
+	before, retried := r.state.Runs[run].Starts, r.state.DescribeRetry(run)
 	r.mu.Unlock()
 	command, err := r.processCommand(run, before, what, seat)
 	if err != nil { // it cannot be handed to a keeper

@@ -19,16 +19,16 @@ func TestRest(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		text, pause = s.Retry(0), s.Rest(0, first, at)
-		if late, back := s.Rest(0, first, at.Add(time.Hour)), s.Rest(0, first, at.Add(-time.Hour)); late != 0 || back != pause {
+		text, pause = s.DescribeRetry(0), s.RestBeforeRetry(0, first, at)
+		if late, back := s.RestBeforeRetry(0, first, at.Add(time.Hour)), s.RestBeforeRetry(0, first, at.Add(-time.Hour)); late != 0 || back != pause {
 			t.Errorf("an hour later %v, and where the clock was set back %v", late, back)
 		}
-		if half := s.Rest(0, first, at.Add(first/2)); pause > 0 && half != pause-first/2 || pause == 0 && half != 0 {
+		if half := s.RestBeforeRetry(0, first, at.Add(first/2)); pause > 0 && half != pause-first/2 || pause == 0 && half != 0 {
 			t.Errorf("after half of the shortest pause: %v of %v", half, pause)
 		}
 		return pause, text
 	}
-	if s.Rest(0, first, at) != 0 || s.Retry(0) != "" {
+	if s.RestBeforeRetry(0, first, at) != 0 || s.DescribeRetry(0) != "" {
 		t.Error("it was never started")
 	}
 	for i, c := range []struct {

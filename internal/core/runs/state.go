@@ -356,10 +356,10 @@ func (s *State) gone(run int) {
 	}
 }
 
-// Rest is how long a run that has failed is left alone before it may be started again, as gpuard run does; first is the
-// shortest pause. It is 0 where the run has not failed, and where the machine was at fault. The clock may have been set
-// meanwhile: the rest is never longer than the pause.
-func (s *State) Rest(run int, first time.Duration, now time.Time) time.Duration {
+// RestBeforeRetry is how much is left at now of the pause before a failed run is started again; first is the shortest pause. It
+// is 0 for a run that has not failed, and after a fault of the machine. It is never longer than the whole pause, even if the
+// clock was set back.
+func (s *State) RestBeforeRetry(run int, first time.Duration, now time.Time) time.Duration {
 	r := &s.Runs[run]
 	e := r.Last()
 	if r.Phase != Waiting || r.failures == 0 || e.Kind != End || e.Stopped || e.Fault != "" {
@@ -369,24 +369,23 @@ func (s *State) Rest(run int, first time.Duration, now time.Time) time.Duration 
 	return min(max(pause-now.Sub(e.At), 0), pause)
 }
 
-// Retry says that a run which waits is started again after a failure, and why; "" where it is not.
-func (s *State) Retry(run int) string {
+// DescribeRetry says why a waiting run is started again, and for which time; "" for one that has not failed.
+func (s *State) DescribeRetry(run int) string {
 	r := &s.Runs[run]
 	e := r.Last()
 	if r.Phase != Waiting || r.failures == 0 || e.Kind != End || e.Stopped {
 		return ""
 	}
-	fault := ""
-	if e.Fault != "" {
-		fault = ", and " + e.Fault
-	}
-	return fmt.Sprintf("the command ended (%s)%s: starting it again, start %d of %d", supervise.End{Code: e.Exit, Signal: e.Signal}.How(), fault, r.failures+1, r.retry.Times+1)
+
+	ended := supervise.End{Code: e.Exit, Signal: e.Signal}.Describe(e.Fault)
+	return fmt.Sprintf("%s: starting it again, start %d of %d", ended, r.failures+1, r.retry.Times+1)
 }
 
 // fail counts a failure; again says whether it is of a kind that is repeated.
 func (s *State) fail(run int, again bool) {
 	r := &s.Runs[run]
-	if r.failures++; again && int(r.failures) <= r.retry.Times {
+	r.failures++
+	if again && int(r.failures) <= r.retry.Times {
 		s.move(run, Waiting)
 	} else {
 		s.move(run, Failed)

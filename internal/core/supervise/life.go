@@ -54,6 +54,15 @@ func (e End) How() string {
 	return fmt.Sprintf("exit %d", e.Code)
 }
 
+// Describe says how the command ended, and what happened to the machine meanwhile; "" nothing that is known.
+func (e End) Describe(fault string) string {
+	text := fmt.Sprintf("the command ended (%s)", e.How())
+	if fault != "" {
+		text += ", and " + fault
+	}
+	return text
+}
+
 // Next is what follows an end.
 type Next struct {
 	Start     bool          // the command is started again
@@ -86,19 +95,16 @@ func (l *Life) Settled(e End) bool {
 // that is known.
 func (l *Life) Next(e End, fault string) Next {
 	n := Next{Start: true, Elsewhere: fault != ""}
-	ended := fmt.Sprintf("the command ended (%s)", e.How())
-	if fault != "" {
-		ended += fmt.Sprintf(", and %s", fault)
-	}
+	ended := e.Describe(fault)
 	count := fmt.Sprintf("start %d of %d", l.Restarts+2, l.Care.Retries+1)
 	switch more := l.Restarts < l.Care.Retries; {
 	case l.Endless() && fault != "":
 		l.Restarts++
-		n.Pause = l.pause()
+		n.Pause = l.pauseBeforeStart()
 		n.Say = fmt.Sprintf("%s: starting it again elsewhere in %.1f s", ended, n.Pause.Seconds())
 	case l.Endless():
 		l.Restarts++
-		n.Pause = l.pause()
+		n.Pause = l.pauseBeforeStart()
 		n.Say = fmt.Sprintf("%s: starting it again in %.1f s", ended, n.Pause.Seconds())
 	case more && fault != "":
 		l.Restarts++
@@ -106,7 +112,7 @@ func (l *Life) Next(e End, fault string) Next {
 	case more && l.Care.Any:
 		l.Restarts++
 		l.lengthen(e.Ran)
-		n.Pause = l.pause()
+		n.Pause = l.pauseBeforeStart()
 		n.Say = fmt.Sprintf("%s: starting it again in %.1f s, %s", ended, n.Pause.Seconds(), count)
 	case fault != "" && l.followsFaults() && !l.moved:
 		l.moved = true
@@ -133,10 +139,11 @@ func (l *Life) lengthen(well time.Duration) {
 	l.Streak = StreakAfter(l.Streak, well)
 }
 
-// pause is the time between the last end of the streak and the next start.
-func (l *Life) pause() time.Duration { return Pause(l.First, l.Streak) }
+// pauseBeforeStart is the time between the last end of the streak and the next start.
+func (l *Life) pauseBeforeStart() time.Duration { return Pause(l.First, l.Streak) }
 
-// Pause is the time before a command is started again that has failed so often in a row; first is that after one failure.
+// Pause is the time between an end and the next start of a command that has failed streak times in a row. It is first after
+// one failure.
 func Pause(first time.Duration, streak int) time.Duration {
 	pause := first
 	for n := 1; n < streak && pause < longestPause; n++ {
@@ -145,8 +152,7 @@ func Pause(first time.Duration, streak int) time.Duration {
 	return min(pause, max(first, longestPause))
 }
 
-// StreakAfter is how often a command has failed in a row after a failure of a start that ran well for that long: one that
-// lasted begins a streak.
+// StreakAfter counts one more failure in a row. A start that ran well for a minute begins a new streak.
 func StreakAfter(streak int, well time.Duration) int {
 	if well >= lasted {
 		return 1

@@ -25,7 +25,7 @@ func TestStreak(t *testing.T) {
 		got := ""
 		for _, well := range c.well {
 			l.lengthen(well)
-			got += l.pause().String()
+			got += l.pauseBeforeStart().String()
 			if l.Looping() {
 				got += "+"
 			}
@@ -35,7 +35,7 @@ func TestStreak(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.well, got, c.want)
 		}
 	}
-	if got := fmt.Sprint((&Life{Streak: math.MaxInt, First: s}).pause(), (&Life{Streak: 3, First: minute}).pause()); got != "30s 1m0s" {
+	if got := fmt.Sprint((&Life{Streak: math.MaxInt, First: s}).pauseBeforeStart(), (&Life{Streak: 3, First: minute}).pauseBeforeStart()); got != "30s 1m0s" {
 		t.Error(got)
 	}
 }

@@ -49,7 +49,7 @@ func Sum(list []Ended, by string, zone *time.Location) []Use {
 	}
 	for i := range list {
 		e := &list[i]
-		if by == "gpu" && len(e.Devices) > 1 { // nobody knows of which device its peak is
+		if by == "gpu" && len(e.Devices) > 1 { // on which of them the peak was is not known
 			alone := *e
 			e, alone.Peak = &alone, 0
 		}

@@ -40,15 +40,15 @@ type Command struct {
 
 // Child is a command that runs as a child in our own process group, with our terminal.
 type Child struct {
-	process *os.Process
-	ended   chan struct{}
-	signals *passing
-	last    atomic.Int64 // signal that was meant for it, and when (ns after its start); see Meant
-	dying   func(pid, code int, signal string)
-	alone   atomic.Bool  // when it stops, we do not
-	asked   atomic.Bool  // we have sent it a signal ourselves
-	went    atomic.Int64 // when this process went on after a stop (ns after the start); stopping: it stops; 0: it never did
-	began   time.Time
+	process   *os.Process
+	ended     chan struct{}
+	signals   *passing
+	last      atomic.Int64 // signal that was meant for it, and when (ns after its start); see Meant
+	dying     func(pid, code int, signal string)
+	alone     atomic.Bool  // when it stops, we do not
+	asked     atomic.Bool  // we have sent it a signal ourselves
+	resumedAt atomic.Int64 // when this process was continued after a stop, in ns after the start; stopping: it is about to stop; 0: never
+	began     time.Time
 
 	once   sync.Once
 	status unix.WaitStatus // valid when ended is closed, like all below
@@ -183,14 +183,15 @@ func (c *Child) note(sig syscall.Signal) {
 	c.last.Store(int64(time.Since(c.began))<<7 | int64(sig))
 }
 
-// pass hands a signal on, unless the child could not be started. Ctrl-Z may be heard of after this process has stopped for it
-// and was continued, the child with it: that would stop again. The witness may not know of it either, because the kernel
-// forgets a stop that waits for a process when it continues that (prepare_signal in kernel/signal.c).
+// pass hands a signal on, unless the child could not be started. A Ctrl-Z may arrive here only after this process and the child
+// were stopped by it and continued; passed on, it would stop the child again. The witness cannot tell: when the kernel continues
+// a process it discards its pending stop signals (prepare_signal in kernel/signal.c).
 func (c *Child) pass(sig os.Signal) {
-	went := c.went.Load()
-	late := went == stopping || went > 0 && time.Since(c.began)-time.Duration(went) < near
+	resumed := c.resumedAt.Load()
+	late := resumed == stopping || resumed > 0 && time.Since(c.began)-time.Duration(resumed) < near
 	if sig == unix.SIGTSTP && late {
-		c.went.CompareAndSwap(went, 0) // the next one is meant for now; while it stops, this is set again
+		// Only one is dropped for each stop. While this process stops, the value is set again afterwards.
+		c.resumedAt.CompareAndSwap(resumed, 0)
 		return
 	}
 	if c.process != nil {
@@ -198,7 +199,7 @@ func (c *Child) pass(sig os.Signal) {
 	}
 }
 
-// stopping is the moment at which this process goes on while it stops.
+// stopping is the value of resumedAt while this process stops.
 const stopping = -1
 
 // Abandon counts a child as killed that does not die, because it is inside a driver that does not answer.
@@ -279,9 +280,9 @@ func (c *Child) wait() {
 		case err == nil && status.Stopped(): // or stopped again
 			looks = 0
 			if !c.alone.Load() && follows(status.StopSignal()) {
-				c.went.Store(stopping)
+				c.resumedAt.Store(stopping)
 				stopAs(status.StopSignal())
-				c.went.Store(int64(time.Since(c.began)))
+				c.resumedAt.Store(int64(time.Since(c.began)))
 				looks = 20
 			}
 			continue

@@ -64,9 +64,17 @@ func adopter(args []string) error {
 			fmt.Println(t.Signal("SIGTERM"))
 		case "kill":
 			fmt.Println(t.Kill(10 * time.Second))
-		case "end in 0s", "end in 200ms", "end in 1h0m0s":
-			grace, _ := time.ParseDuration(strings.TrimPrefix(in.Text(), "end in "))
-			ctx, over := context.WithTimeout(context.Background(), grace)
+		case "end", "end at once":
+			ctx, over := context.WithCancel(context.Background())
+			if in.Text() == "end at once" {
+				over()
+			}
+			go func() { // kills when the file is there
+				for _, err := os.Stat(args[0]); err != nil && ctx.Err() == nil; _, err = os.Stat(args[0]) {
+					time.Sleep(time.Millisecond)
+				}
+				over()
+			}()
 			fmt.Println(t.End(ctx, "SIGTERM", 10*time.Second))
 			over()
 		case "leave":
@@ -156,26 +164,27 @@ wait; sleep 1104`)
 	}
 }
 
-// TestEnd: all are asked, have the time that there is to do what they want, and are killed then.
+// TestEnd: all are asked to end, have time for that until the context ends, and are killed then.
 func TestEnd(t *testing.T) {
-	for _, c := range []struct {
-		grace time.Duration
-		trap  string // what a process does that is asked
+	for name, c := range map[string]struct {
+		order string
+		trap  string // what a process does that is asked; FILE has it killed
 		wrote string
 	}{
-		{time.Hour, "sleep 0.1; echo tidied up >FILE; exit", "tidied up\n"},
-		{200 * time.Millisecond, "echo deaf >FILE", "deaf\n"},
-		{0, "echo never asked >FILE", ""},
+		"obeys":        {"end", "echo tidied up >WROTE; exit", "tidied up\n"},
+		"is deaf":      {"end", "echo deaf >WROTE; touch FILE", "deaf\n"},
+		"is not asked": {"end at once", "echo asked >WROTE", ""},
 	} {
-		file := t.TempDir() + "/wrote"
-		tell := ask(t, "nobody", "setsid sh -c 'trap \""+strings.ReplaceAll(c.trap, "FILE", file)+"\" TERM; touch "+file+".on; while :; do sleep 0.01; done' & wait; exit 0")
-		eventually(t, "it listens", func() bool { _, err := os.Stat(file + ".on"); return err == nil })
-		if got := tell("end in " + c.grace.String()); got != "<nil>" {
-			t.Errorf("%v: %s", c.grace, got)
+		file, wrote := t.TempDir()+"/kill", t.TempDir()+"/wrote"
+		trap := strings.NewReplacer("FILE", file, "WROTE", wrote).Replace(c.trap)
+		tell := ask(t, file, "setsid sh -c 'trap \""+trap+"\" TERM; touch "+wrote+".on; while :; do sleep 0.01; done' & wait; exit 0")
+		eventually(t, "it listens", func() bool { _, err := os.Stat(wrote + ".on"); return err == nil })
+		if got := tell(c.order); got != "<nil>" {
+			t.Errorf("%s: %s", name, got)
 		}
-		text, _ := os.ReadFile(file)
+		text, _ := os.ReadFile(wrote)
 		if got := tell("members"); got != "0" || string(text) != c.wrote {
-			t.Errorf("%v: %s live, and one wrote %q", c.grace, got, text)
+			t.Errorf("%s: %s live, and it wrote %q", name, got, text)
 		}
 	}
 }

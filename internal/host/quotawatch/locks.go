@@ -51,26 +51,27 @@ func (l *Locks) Drop(name string) { _ = l.do(unix.F_OFD_SETLK, unix.F_UNLCK, nam
 // mostNotes is how much is read of what was left for the next process.
 const mostNotes = 1 << 20
 
-// Notes are what a process that measures leaves to others: to the next one, and to whoever writes down the end of a lease.
+// Notes are the content of the file: what one measuring process has found out, for the next one and for the history.
 type Notes struct {
 	Members map[string]map[int]uint64 `json:"members"` // what belongs to a lease although it has left its tree: PIDs and their starts
 	Used    map[string]quota.Measured `json:"used"`    // by lease
 }
 
-// noting is the name of the lock of who writes notes.
-const noting = "notes"
+// notesLock is the name of the lock for writing notes.
+const notesLock = "notes"
 
-// Leave changes the notes in the file. Where another process is writing, which may be stopped, it does nothing: notes are left
-// again and again.
-func (l *Locks) Leave(change func(*Notes)) {
-	for try := 0; !l.Take(noting); try++ {
+// ChangeNotes changes the notes in the file. It gives up after 10 ms while another process writes, because that may be stopped:
+// the caller changes them again soon.
+func (l *Locks) ChangeNotes(change func(*Notes)) {
+	for try := 0; !l.Take(notesLock); try++ {
 		if try == 10 {
 			return
 		}
 		time.Sleep(time.Millisecond)
 	}
-	defer l.Drop(noting)
-	notes := l.Left()
+	defer l.Drop(notesLock)
+
+	notes := l.ReadNotes()
 	change(&notes)
 	text, err := json.Marshal(notes)
 	if err == nil {
@@ -81,9 +82,9 @@ func (l *Locks) Leave(change func(*Notes)) {
 	}
 }
 
-// Left reads what Leave has written. It may be written at this moment, so it counts when two readings are the same. What
-// cannot be read is as if it had not been written.
-func (l *Locks) Left() (notes Notes) {
+// ReadNotes reads the notes. Another process may be writing them, so it reads until two readings are the same. Notes that cannot
+// be read are empty.
+func (l *Locks) ReadNotes() (notes Notes) {
 	var before []byte
 	for range 10 {
 		text, err := io.ReadAll(io.NewSectionReader(l.file, 0, mostNotes))

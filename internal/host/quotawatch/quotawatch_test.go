@@ -88,8 +88,8 @@ func TestLocks(t *testing.T) {
 	if !again || !one.Take("a") || !two.Take("b") || two.Take("a") || one.Take("b") {
 		t.Error("they are not apart")
 	}
-	one.Leave(func(n *Notes) { n.Members = map[string]map[int]uint64{"some lease": {1: 2, 3: 4}, "another": {5: 6}} })
-	two.Leave(func(n *Notes) { delete(n.Members, "some lease") })
+	one.ChangeNotes(func(n *Notes) { n.Members = map[string]map[int]uint64{"some lease": {1: 2, 3: 4}, "another": {5: 6}} })
+	two.ChangeNotes(func(n *Notes) { delete(n.Members, "some lease") })
 	got := make(chan error)
 	go func() { got <- two.Await("a") }()
 	one.Drop("a")
@@ -97,13 +97,13 @@ func TestLocks(t *testing.T) {
 		t.Errorf("it was not handed over: %v", err)
 	}
 	two.Close()
-	if notes := one.Left(); len(notes.Members) != 1 || notes.Members["another"][5] != 6 || !one.Take("a") || !one.Take("b") {
+	if notes := one.ReadNotes(); len(notes.Members) != 1 || notes.Members["another"][5] != 6 || !one.Take("a") || !one.Take("b") {
 		t.Errorf("%v is left", notes)
 	}
 	if err := os.WriteFile(path, []byte(`{"members": {"another": {"5": 6}}, "used": {`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if notes := one.Left(); notes.Members != nil {
+	if notes := one.ReadNotes(); notes.Members != nil {
 		t.Errorf("%v is left of what was cut", notes)
 	}
 }

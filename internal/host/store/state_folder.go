@@ -108,6 +108,15 @@ func inside() (names []string) {
 	return names
 }
 
+// InventedName is the name of the invented machine whose state is in a folder; "" for that of the hardware.
+func InventedName(folder string) string {
+	above, name := filepath.Split(folder)
+	if filepath.Base(above) != "machines" {
+		return ""
+	}
+	return name
+}
+
 // Vacant reports whether the folder at path can become a state folder: it is empty, or it has no format yet and holds
 // the state of invented machines ("machines") or what users keep ("user-UID"), and otherwise only parts that an
 // interrupted Create left.
