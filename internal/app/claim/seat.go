@@ -73,6 +73,7 @@ type Seat struct {
 	Said  string   // that it fell back to the CPU, which its owner must see; "" it did not
 
 	desk     *Desk
+	folder   *store.Folder // of the lease; nil without one. The desk's is not read: it may be at its first claim
 	vars     []visible.Var
 	held     *store.Held // nil without a lease, and when another process has it (Handed)
 	machine  gpu.Machine
@@ -150,7 +151,7 @@ func (d *Desk) takeSeat(ctx context.Context, command string, claim func(*claimer
 	if err != nil {
 		return nil, err
 	}
-	return &Seat{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: d.host.Unmasked().With(vars), Lock: got.Held.Lock, desk: d, vars: vars, held: got.Held, machine: got.Machine, since: got.Held.Lease.Since}, nil
+	return &Seat{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: d.host.Unmasked().With(vars), Lock: got.Held.Lock, desk: d, folder: d.folder, vars: vars, held: got.Held, machine: got.Machine, since: got.Held.Lease.Since}, nil
 }
 
 // cpuSeat is the seat of a job without a device; said is why it fell back to that, "" where it asked for it.
@@ -187,7 +188,7 @@ func (s *Seat) Entrust(pid int) error {
 	if err != nil {
 		return err
 	}
-	lease, err := s.desk.folder.Entrust(s.held.Lease, pid, stat.Start, s.desk.spec.Limit())
+	lease, err := s.folder.Entrust(s.held.Lease, pid, stat.Start, s.desk.spec.Limit())
 	s.held.Lease = lease
 	if err != nil {
 		return err
@@ -198,7 +199,7 @@ func (s *Seat) Entrust(pid int) error {
 	s.done, s.measured = make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(s.measured)
-		measure.Guard(s.desk.host, int(s.pidfd.Fd()), s.desk.folder, lease, s.done)
+		measure.Guard(s.desk.host, int(s.pidfd.Fd()), s.folder, lease, s.done)
 	}()
 	return nil
 }
@@ -213,8 +214,8 @@ func (s *Seat) Note(exit *int, signal string, peak gpu.Bytes) {
 
 // Measured is what was measured of a lease of this command: of the one that it ended with.
 func (s *Seat) Measured(lease string) (used quota.Measured) {
-	if s.desk.folder != nil && lease != "" {
-		used = s.desk.host.Measured(s.desk.folder, lease, s.since)
+	if s.folder != nil {
+		used = s.desk.host.Measured(s.folder, lease, s.since)
 	}
 	return used
 }
@@ -225,7 +226,7 @@ func (s *Seat) Leave() error {
 	if s.held == nil {
 		return nil
 	}
-	defer s.desk.folder.Ending(s.held.Lease)()
+	defer s.folder.Ending(s.held.Lease)()
 	_ = s.held.Lock.Close() // first: the measuring process must not delay it
 	if s.done != nil {
 		close(s.done)
@@ -235,17 +236,17 @@ func (s *Seat) Leave() error {
 			_ = s.pidfd.Close()
 		}()
 	}
-	gone, err := s.desk.folder.End(s.held.Lease, s.held.Lease.Boot)
+	gone, err := s.folder.End(s.held.Lease, s.held.Lease.Boot)
 	if err != nil || gone {
 		return err
 	}
-	return registry.NoteHolders(s.desk.host.Proc, s.desk.folder, s.held.Lease, os.Getpid())
+	return registry.NoteHolders(s.desk.host.Proc, s.folder, s.held.Lease, os.Getpid())
 }
 
 // Touch keeps the lease young where old files are swept.
 func (s *Seat) Touch() {
 	if s.held != nil {
-		s.desk.folder.Touch(s.held.Lease)
+		s.folder.Touch(s.held.Lease)
 	}
 }
 

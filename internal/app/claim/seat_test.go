@@ -1,6 +1,7 @@
 package claim
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/quota"
 )
 
 // TestDeskLeavesNoWatch: a process that waits for many devices, one after the other, keeps no descriptor of those
@@ -36,6 +38,37 @@ func TestDeskLeavesNoWatch(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("%d watches are left of 5 waits, and before there were %d", watches(t), before)
 		}
+	}
+}
+
+// TestSeatWhileFirstClaimed: a job without a device is over while the first claim of its process is made.
+func TestSeatWhileFirstClaimed(t *testing.T) {
+	host, _ := sticky(t)
+	desk, err := OpenDesk(t.Context(), host, job.Spec{GPUs: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := desk.For(t.Context(), host, job.Spec{CPU: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	without, err := other.TryNow(t.Context(), "true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan error)
+	go func() {
+		if used := without.Measured(""); used != (quota.Measured{}) {
+			t.Errorf("of a job without a device %+v was measured", used)
+		}
+		over <- without.Leave()
+	}()
+	seat, err := desk.TryNow(t.Context(), "true")
+	if err := errors.Join(err, <-over); err != nil {
+		t.Fatal(err)
+	}
+	if err := seat.Leave(); err != nil {
+		t.Fatal(err)
 	}
 }
 
