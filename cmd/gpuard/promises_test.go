@@ -39,6 +39,14 @@ func (o outcome) all() string {
 	return string(text) + o.said
 }
 
+// keeping is a command of the program that keeps the jobs of the test.
+func (l *jobLine) keeping(args ...string) *exec.Cmd {
+	l.t.Helper()
+	cmd := l.cmd(args...)
+	cmd.Args[0] = l.program
+	return cmd
+}
+
 // starter has a script run by a command of gpuard, with these flags, until it is over.
 type starter struct {
 	name  string
@@ -49,10 +57,10 @@ type starter struct {
 func starters() []starter {
 	return []starter{
 		{"run", func(l *jobLine, flags []string, script string) outcome {
-			return inFront(l.t, l.hasty(append(append([]string{"run"}, logged(l, flags)...), "--", "sh", "-c", script)...))
+			return inFront(l.t, l.keeping(append(append([]string{"run"}, logged(l, flags)...), "--", "sh", "-c", script)...))
 		}},
 		{"submit", func(l *jobLine, flags []string, script string) outcome {
-			got := run(l.t, l.hasty(append(append([]string{"submit", "-q"}, flags...), "--", "sh", "-c", script)...))
+			got := run(l.t, l.keeping(append(append([]string{"submit", "-q"}, flags...), "--", "sh", "-c", script)...))
 			number, err := strconv.Atoi(strings.TrimSpace(got.out))
 			if err != nil {
 				l.t.Errorf("submit: %+v", got)
@@ -69,7 +77,7 @@ func starters() []starter {
 			if i := slices.Index(flags, "--name"); i >= 0 { // its runs have the name of their program
 				flags = slices.Delete(flags, i, i+2)
 			}
-			got := run(l.t, l.hasty(append(append([]string{"sweep", "-q", "--over", "a=1", "--dir", dir}, flags...), "--", "sh", "-c", ": {{.a}}; "+script)...))
+			got := run(l.t, l.keeping(append(append([]string{"sweep", "-q", "--over", "a=1", "--dir", dir}, flags...), "--", "sh", "-c", ": {{.a}}; "+script)...))
 			var results struct {
 				Runs []struct {
 					Exit        *int
@@ -94,7 +102,7 @@ func starters() []starter {
 		{"docker", func(l *jobLine, flags []string, script string) outcome {
 			bin := l.t.TempDir()
 			stubDocker(l.t, bin, "stubengine")
-			cmd := l.hasty(slices.Concat([]string{"docker"}, logged(l, flags), []string{"--", "run", "--rm", "image", "sh", "-c", script})...)
+			cmd := l.keeping(slices.Concat([]string{"docker"}, logged(l, flags), []string{"--", "run", "--rm", "image", "sh", "-c", script})...)
 			cmd.Env = append(cmd.Env, "PATH="+bin+":"+os.Getenv("PATH"), "DOCKER_HOST=unix:///none")
 			out := inFront(l.t, cmd)
 			if out.code > 128 { // as an engine says it
@@ -103,7 +111,7 @@ func starters() []starter {
 			return out
 		}},
 		{"a nested run", func(l *jobLine, flags []string, script string) outcome {
-			return inFront(l.t, l.hasty(slices.Concat([]string{"run", "-q", "--gpus", "2", "--", "sh", "-c", `exec hasty run $PRIVATE "$@"`, "sh"}, logged(l, flags), []string{"--", "sh", "-c", script})...))
+			return inFront(l.t, l.keeping(slices.Concat([]string{"run", "-q", "--gpus", "2", "--", "sh", "-c", "exec " + l.program + ` run $PRIVATE "$@"`, "sh"}, logged(l, flags), []string{"--", "sh", "-c", script})...))
 		}},
 	}
 }
@@ -153,7 +161,7 @@ func upAndOver(l *jobLine, flags []string, script string) outcome {
 	}
 	path := filepath.Join(l.t.TempDir(), "gpuard.yaml")
 	writeFile(l.t, path, file, 0o600)
-	got := run(l.t, l.hasty("up", "-d", "--file", path))
+	got := run(l.t, l.keeping("up", "-d", "--file", path))
 	var answer struct {
 		Instances []struct {
 			State, Why, Signal, Log string
@@ -191,6 +199,7 @@ type promise struct {
 	says        []string // and what begins with ! it does not
 	prepare     func(t *testing.T, dir string)
 	check       func(t *testing.T, l *jobLine, dir string, got outcome)
+	program     string            // that keeps it, if it is not hasty
 	refused     map[string]string // the commands that refuse it, and what they say
 	instead     map[string]string // what a command has in its place
 	unasked     bool              // its flags are only such that it has a keeper, or the right device
@@ -239,7 +248,7 @@ func promises() []promise {
 				t.Errorf("%v: no %q in\n%s", err, got.name, text)
 			}
 		}},
-		{name: "its memory and load in the history, if it lasts 10 s", unasked: true, flags: "--device 0", script: `echo 6442450944 >$FAKEGPU_DIR/gpus/0/memory_used; until grep -qs 6442450944 @STATE@/leases/*/measure; do sleep 0.05; done`,
+		{name: "its memory and load in the history, if it lasts 10 s", unasked: true, program: "sampling", flags: "--device 0", script: `echo 6442450944 >$FAKEGPU_DIR/gpus/0/memory_used; until grep -qs 6442450944 @STATE@/leases/*/measure; do sleep 0.2; done`,
 			check: func(t *testing.T, l *jobLine, _ string, _ outcome) {
 				eventually(t, "it has a line", func() bool {
 					var a struct{ Use []trend.Use }
@@ -264,8 +273,8 @@ func TestPromises(t *testing.T) {
 				if p.prepare != nil {
 					p.prepare(t, dir)
 				}
-				if strings.Contains(p.script, "@STATE@") { // it waits for a measurement
-					l.env = append(l.env, "SAMPLE=1")
+				if p.program != "" {
+					l.program = p.program
 				}
 				got := s.start(l, strings.Fields(strings.ReplaceAll(p.flags, "@DIR@", dir)), strings.NewReplacer("@DIR@", dir, "@STATE@", l.state).Replace(p.script))
 				if why := p.refused[s.name]; why != "" {

@@ -50,7 +50,7 @@ func TestQueuePowerCut(t *testing.T) {
 // cut starts a copy of the queue with this journal on a machine that was started again, and checks how its jobs end.
 func (l *jobLine) cut(journal []byte) {
 	l.t.Helper()
-	copied := &jobLine{&rack{Driver: l.Driver, t: l.t, state: quietDir(l.t), env: l.env}, l.marks}
+	copied := &jobLine{&rack{Driver: l.Driver, t: l.t, state: quietDir(l.t), env: l.env}, l.marks, l.program}
 	if err := os.CopyFS(copied.dir(), os.DirFS(l.dir())); err != nil {
 		l.t.Fatal(err)
 	}

@@ -14,13 +14,12 @@ import (
 func TestQueueHistory(t *testing.T) {
 	t.Parallel()
 	l := newJobLine(t, 2)
-	l.env = append(l.env, "SAMPLE=1")
 	l.Set(0, "utilization", "75 10")
 	l.Set(1, "utilization", "75 10")
 	measured := func(words ...string) {
 		t.Helper()
 		c := l.submitting(words...)
-		c.Args[0] = "hasty" // measures every few milliseconds
+		c.Args[0] = "sampling"
 		same(t, "submit", run(t, c).code, 0)
 	}
 	var h []queue.Entry

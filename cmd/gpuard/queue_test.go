@@ -26,11 +26,12 @@ import (
 // jobLine is the queue of a user on a machine with fake GPUs.
 type jobLine struct {
 	*rack
-	marks string // folder in which jobs leave what they have done
+	marks   string // folder in which jobs leave what they have done
+	program string // that keeps them
 }
 
 func newJobLine(t *testing.T, n int) *jobLine {
-	l := &jobLine{newRack(t, a100s(n)...), t.TempDir()}
+	l := &jobLine{newRack(t, a100s(n)...), t.TempDir(), "hasty"}
 	t.Cleanup(func() {
 		for rest := 2; rest > 0; rest-- { // the keeper may just start a runner, and that one a job
 			if left := apart.SpeakingOf(l.dir()); len(left) > 0 {

@@ -83,8 +83,9 @@ func TestHangingComparisonCostsOnlyTheLinks(t *testing.T) {
 // A process reads again and again: a device that hangs must not cost another thread each time, and keeps its identity.
 func TestTheNextReading(t *testing.T) {
 	t.Parallel()
-	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
 	t.Run("of a device that hangs now", func(t *testing.T) {
+		t.Parallel()
+		d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
 		r := machineTwice(t, d, gpu.Identity|gpu.Load, patience, func() { d.Hang("nvmlDeviceGetHandleByIndex_v2", 1) })
 		d.Answer()
 		same(t, "the problem before", r.First.Devices[1].Problem, "")
@@ -95,6 +96,8 @@ func TestTheNextReading(t *testing.T) {
 		same(t, "the other device", r.Machine.Devices[0].Problem, "")
 	})
 	t.Run("of a device that hung and still does", func(t *testing.T) {
+		t.Parallel()
+		d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
 		d.Hang("nvmlDeviceGetPowerUsage", 1)
 		r := machineTwice(t, d, gpu.Identity|gpu.Load, patience, func() {})
 		d.Answer()
@@ -106,6 +109,8 @@ func TestTheNextReading(t *testing.T) {
 		}
 	})
 	t.Run("of a device that answers again", func(t *testing.T) {
+		t.Parallel()
+		d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
 		d.Hang("nvmlDeviceGetPowerUsage", 1)
 		r := machineTwice(t, d, gpu.Identity|gpu.Load, patience, func() { d.Answer(); time.Sleep(100 * time.Millisecond) })
 		same(t, "both problems", []string{r.First.Devices[1].Problem, r.Machine.Devices[1].Problem}, []string{"no answer within 1.5s", ""})

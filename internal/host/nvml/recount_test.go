@@ -43,19 +43,20 @@ func beCounter(kernel string) {
 	}
 }
 
-// TestRecount: a device that appears while the library is open is found once the kernel driver lists it, or if asked
-// for. It is not found while a listener waits or a call hangs: to initialise the library again then would crash the
-// process.
-func TestRecount(t *testing.T) {
-	t.Parallel()
-	d, kernel := fakegpu.New(t, fakegpu.A100(0)), t.TempDir()
-	list := func(i int) {
-		if err := os.Mkdir(filepath.Join(kernel, fmt.Sprintf("0000:%02x:00.0", 0x10+i)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	list(0)
-	cmd := childCommand(t, append(d.Env(), childCounts+"="+kernel), 0, 0)
+// counter is a process that keeps the library open on a machine with one device.
+type counter struct {
+	*fakegpu.Driver
+	t       *testing.T
+	kernel  string // folder with an entry for each device that the kernel driver lists
+	in      io.Writer
+	answers *bufio.Reader
+}
+
+func newCounter(t *testing.T) *counter {
+	d := fakegpu.New(t, fakegpu.A100(0))
+	c := &counter{Driver: d, t: t, kernel: t.TempDir()}
+	c.list(0)
+	cmd := childCommand(t, append(d.Env(), childCounts+"="+c.kernel), 0, 0)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -68,46 +69,82 @@ func TestRecount(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
-	answers := bufio.NewReader(out)
-	ask := func(line, what, want string) {
-		t.Helper()
-		_, err := io.WriteString(in, line+"\n")
-		got := ""
-		if err == nil {
-			got, err = answers.ReadString('\n')
-		}
-		if err != nil || !strings.HasPrefix(got, want) {
-			t.Fatalf("%s: %q, %v; want %q", what, got, err, want)
-		}
+	c.in, c.answers = in, bufio.NewReader(out)
+	c.ask("", "at first", "1 <nil>")
+	return c
+}
+
+func (c *counter) list(i int) {
+	if err := os.Mkdir(filepath.Join(c.kernel, fmt.Sprintf("0000:%02x:00.0", 0x10+i)), 0o755); err != nil {
+		c.t.Fatal(err)
 	}
-	ask("", "at first", "1 <nil>")
-	d.Add(fakegpu.A100(1))
-	ask("", "a device that nobody told of", "1 <nil>")
-	ask("anew", "counted anew", "2 <nil>")
-	d.Add(fakegpu.A100(2))
-	list(1)
-	ask("", "a device that the kernel lists", "3 <nil>")
-	id := "GPU-fa4e0000-0000-4000-8000-000000000000"
-	d.Add(fakegpu.A100(3))
-	ask("listen "+id, "the first answer of one that listens", "3 <nil>")
-	ask("anew", "while somebody listens", "3 <nil>")
-	ask("end", "when nobody listens any more", "3 <nil>")
-	ask("anew", "afterwards", "4 <nil>")
-	d.Add(fakegpu.A100(4))
-	d.Hang("nvmlDeviceGetUUID", 0)
-	ask("", "a device hangs", "4 <nil>")
-	ask("anew", "while a device hangs", "4 <nil>")
-	d.Answer()
-	eventually(t, "it answers again", func() bool { _, err := io.WriteString(in, "anew\n"); return err == nil && next(answers) == "5 <nil>" })
-	d.Hang("nvmlInit_v2", fakegpu.Any)
-	ask("anew", "the library hangs while it is initialised", "0 ")
-	ask("", "and nothing is read meanwhile", "0 ")
-	d.Answer()
-	eventually(t, "it answers again", func() bool { _, err := io.WriteString(in, "\n"); return err == nil && next(answers) == "5 <nil>" })
-	d.FailInit(int(driverNotLoaded))
-	ask("anew", "the driver is gone", "0 ")
-	d.FailInit(0)
-	ask("", "the driver is back", "5 <nil>")
+}
+
+func (c *counter) ask(line, what, want string) {
+	c.t.Helper()
+	_, err := io.WriteString(c.in, line+"\n")
+	got := ""
+	if err == nil {
+		got, err = c.answers.ReadString('\n')
+	}
+	if err != nil || !strings.HasPrefix(got, want) {
+		c.t.Fatalf("%s: %q, %v; want %q", what, got, err, want)
+	}
+}
+
+// recovers asks until all devices are read again.
+func (c *counter) recovers(line, want string) {
+	c.t.Helper()
+	eventually(c.t, "it answers again", func() bool {
+		_, err := io.WriteString(c.in, line+"\n")
+		return err == nil && next(c.answers) == want
+	})
+}
+
+// TestRecount: a device that appears while the library is open is found once the kernel driver lists it, or if asked
+// for. It is not found while a listener waits or a call hangs: to initialise the library again then would crash the
+// process.
+func TestRecount(t *testing.T) {
+	t.Parallel()
+	t.Run("while somebody listens", func(t *testing.T) {
+		t.Parallel()
+		c := newCounter(t)
+		c.Add(fakegpu.A100(1))
+		c.ask("", "a device that nobody told of", "1 <nil>")
+		c.ask("anew", "counted anew", "2 <nil>")
+		c.Add(fakegpu.A100(2))
+		c.list(1)
+		c.ask("", "a device that the kernel lists", "3 <nil>")
+		id := "GPU-fa4e0000-0000-4000-8000-000000000000"
+		c.Add(fakegpu.A100(3))
+		c.ask("listen "+id, "the first answer of one that listens", "3 <nil>")
+		c.ask("anew", "while somebody listens", "3 <nil>")
+		c.ask("end", "when nobody listens any more", "3 <nil>")
+		c.ask("anew", "afterwards", "4 <nil>")
+	})
+	t.Run("while a device hangs", func(t *testing.T) {
+		t.Parallel()
+		c := newCounter(t)
+		c.Add(fakegpu.A100(1))
+		c.Hang("nvmlDeviceGetUUID", 0)
+		c.ask("", "a device hangs", "1 <nil>")
+		c.ask("anew", "while a device hangs", "1 <nil>")
+		c.Answer()
+		c.recovers("anew", "2 <nil>")
+	})
+	t.Run("while the library hangs", func(t *testing.T) {
+		t.Parallel()
+		c := newCounter(t)
+		c.Hang("nvmlInit_v2", fakegpu.Any)
+		c.ask("anew", "the library hangs while it is initialised", "0 ")
+		c.ask("", "and nothing is read meanwhile", "0 ")
+		c.Answer()
+		c.recovers("", "1 <nil>")
+		c.FailInit(int(driverNotLoaded))
+		c.ask("anew", "the driver is gone", "0 ")
+		c.FailInit(0)
+		c.ask("", "the driver is back", "1 <nil>")
+	})
 }
 
 func next(r *bufio.Reader) string {
