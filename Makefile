@@ -54,8 +54,15 @@ fuzz: ## every target, FUZZTIME each
 		$(GO) test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x || exit 1; \
 	done
 
-bench: build ## beside other programs, in one run
+bench: build ## beside other programs, in one run; with BEFORE=COMMIT beside the gpuard of that
+ifdef BEFORE
+	rm -rf .cache/before && mkdir -p .cache/before
+	git archive $(BEFORE) | tar -x -C .cache/before
+	cd .cache/before && CGO_ENABLED=0 $(GO) build -trimpath -o gpuard ./cmd/gpuard
+	GPUARD_BEFORE=$(CURDIR)/.cache/before/gpuard $(GO) test ./bench -run '^$$' -bench Before -benchtime 1x -count 1
+else
 	$(GO) test ./bench -run '^$$' -bench . -benchtime 1x -count 1
+endif
 
 shape: ## sizes, uses between files, shared structs, names and words
 	@$(GO) run ./test/shape $(BEFORE)

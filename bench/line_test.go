@@ -141,14 +141,7 @@ func BenchmarkWake(b *testing.B) {
 	heard := newEar(b)
 	says := []string{"sh", "-c", "echo $$ >" + heard.path + "; exec sleep 1000"}
 	starting := func(env []string, argv ...string) func() {
-		return func() {
-			c := command(argv, env)
-			if err := c.Start(); err != nil {
-				b.Fatal(err)
-			}
-			b.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
-			go func() { _ = c.Wait() }()
-		}
+		return func() { startAside(b, command(argv, env)) }
 	}
 	onFake, onDemo := fake.waits(gpuard, nil, says...), demo.waits(gpuard, []string{"--machine", "demo:1xL4"}, says...)
 	chains := []*chain{
@@ -184,6 +177,16 @@ func BenchmarkWake(b *testing.B) {
 	slowest := max(quantile(chains[1].spent, 0.5), quantile(chains[2].spent, 0.5))
 	fmt.Printf("goal: at most %s, p50: %s, %s\n\n", ms(goalWake), ms(slowest), verdict(slowest <= goalWake))
 	b.ReportMetric(float64(slowest.Microseconds())/1000, "ms-wake")
+}
+
+// startAside starts a command that ends with the benchmark.
+func startAside(b *testing.B, c *exec.Cmd) {
+	b.Helper()
+	if err := c.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _, _ = c.Process.Kill(), c.Wait() })
+	go func() { _ = c.Wait() }()
 }
 
 // chain is a queue for one device: the command that has it is killed, and the next one starts.

@@ -31,8 +31,7 @@ type program struct {
 	ending []time.Duration // how long settle took
 }
 
-// BenchmarkStart compares starts. GPUARD_BEFORE names another gpuard, such as that of the last release, which runs in
-// turn with the one that is built here.
+// BenchmarkStart compares starts with those of other programs.
 func BenchmarkStart(b *testing.B) {
 	gpuard := buildProgram(b)
 	fake := overFake(b, 4)
@@ -45,20 +44,12 @@ func BenchmarkStart(b *testing.B) {
 	// What gpuard would cost with the libraries of its page and its full screen: decision 0030.
 	view := installed(b, build(b, filepath.Join(b.TempDir(), "gpuard-view")))
 	programs = append(programs, &program{name: "gpuard-view --version", argv: []string{view, "--version"}})
-	started := []*program{}
-	for _, p := range []struct{ name, path string }{{"gpuard", gpuard}, {"before", os.Getenv("GPUARD_BEFORE")}} {
-		if p.path == "" {
-			continue
-		}
-		p.path = installed(b, p.path)
-		demo := overDemo(b)
-		started = append(started,
-			&program{name: p.name + " --version", argv: []string{p.path, "--version"}},
-			&program{name: p.name + " run --machine demo -- true", env: demo.env, settle: demo.settle,
-				argv: []string{p.path, "run", "--quiet", "--machine", "demo", "--", "true"}},
-			&program{name: p.name + " run -- true", argv: fake.run(p.path, "true"), env: fake.env, settle: fake.settle})
-	}
-	programs = append(append(programs, started...), others(b)...)
+	path, demo := installed(b, gpuard), overDemo(b)
+	version := &program{name: "gpuard --version", argv: []string{path, "--version"}}
+	run := &program{name: "gpuard run --machine demo -- true", env: demo.env, settle: demo.settle,
+		argv: []string{path, "run", "--quiet", "--machine", "demo", "--", "true"}}
+	driver := &program{name: "gpuard run -- true", argv: fake.run(path, "true"), env: fake.env, settle: fake.settle}
+	programs = append(append(programs, version, run, driver), others(b)...)
 	for b.Loop() {
 		measure(b, programs)
 	}
@@ -74,7 +65,6 @@ func BenchmarkStart(b *testing.B) {
 		fmt.Printf("%-36s %9s %9s %9s %12s %9s %7d %9s\n", p.name, ms(quantile(p.spent, 0)), ms(p50), ms(quantile(p.spent, 0.99)),
 			ms(p50-base), ms(quantile(p.cpu, 0.5)), quantile(p.faults, 0.5), init)
 	}
-	version, run, driver := started[0], started[1], started[2]
 	fmt.Printf("from the end of the command until its lease is gone: p50 %s, p99 %s\n", ms(quantile(driver.ending, 0.5)), ms(quantile(driver.ending, 0.99)))
 	for _, g := range []struct {
 		what      string
@@ -85,10 +75,6 @@ func BenchmarkStart(b *testing.B) {
 		{"--version over an empty Go program, p50", goalOverEmpty, quantile(version.spent, 0.5) - quantile(programs[2].spent, 0.5)},
 	} {
 		fmt.Printf("goal: %s: at most %s: %s, %s\n", g.what, ms(g.goal), ms(g.got), verdict(g.got <= g.goal))
-	}
-	if len(started) > 3 {
-		now, before := quantile(run.spent, 0.5), quantile(started[4].spent, 0.5)
-		fmt.Printf("goal: run --machine demo, p50: at most a tenth slower than before: %.2f, %s\n", float64(now)/float64(before), goal(b, 10*now <= 11*before))
 	}
 	fmt.Println()
 	b.ReportMetric(float64((quantile(run.spent, 0.5)-base).Microseconds())/1000, "ms-over-env")
