@@ -73,7 +73,7 @@ func Keep(host *machine.Host, args []string) error {
 		return err
 	}
 	if len(args) != 6 { // else the watched process is the engine's client
-		noteOutcome(folder, w)
+		addOutcome(folder, w)
 	}
 	gone, err := folder.End(last, last.Boot)
 	if err == nil && !gone && last.Apart && len(args) == 4 {
@@ -96,8 +96,8 @@ func endAfterBeginner(folder *store.Folder, lease job.Lease, most time.Duration)
 	return gone, err
 }
 
-// noteOutcome adds how the command ended to what is written of its lease.
-func noteOutcome(folder *store.Folder, w *launch.Watch) {
+// addOutcome has the line of the history say how the command ended.
+func addOutcome(folder *store.Folder, w *launch.Watch) {
 	write := folder.Ended
 	folder.Ended = func(list []store.Ended) {
 		for i := range list {

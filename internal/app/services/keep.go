@@ -127,9 +127,9 @@ func (k *keeper) run(ctx context.Context) error {
 	k.life, err = k.live(ctx)
 	switch {
 	case ctx.Err() != nil:
-		k.over(service.Done, unstarted)
+		k.recordOver(service.Done, unstarted)
 	case err != nil:
-		k.over(service.Refused, err.Error())
+		k.recordOver(service.Refused, err.Error())
 	default:
 		k.start(ctx)
 	}
@@ -203,11 +203,11 @@ func (k *keeper) setEnding() {
 	k.mu.Lock()
 	state := k.record.State
 	k.mu.Unlock()
-	if over(state) || state == service.Ending {
+	if isOver(state) || state == service.Ending {
 		return
 	}
 	k.set(func(r *service.Record) {
-		if !over(r.State) {
+		if !isOver(r.State) {
 			r.State, r.Since, r.Why = service.Ending, time.Now(), ""
 		}
 	})
@@ -242,8 +242,8 @@ func (k *keeper) note(text string) {
 
 func (k *keeper) log() string { return cmp.Or(k.task.Care.Log, k.folder.Log(k.task.Instance)) }
 
-// over is the last record.
-func (k *keeper) over(state service.State, why string) {
+// recordOver writes the last record.
+func (k *keeper) recordOver(state service.State, why string) {
 	k.quiet()
 	k.set(func(r *service.Record) {
 		r.State, r.Why, r.Since, r.Main, r.Lease, r.Healthy = state, why, time.Now(), service.Process{}, "", nil
@@ -283,7 +283,7 @@ func (k *keeper) start(ctx context.Context) {
 		return
 	}
 	if err := os.Chdir(k.instance.WorkDir); err != nil {
-		k.over(service.Refused, fmt.Sprintf("cannot use the workdir of %s: %v", k.instance.Name, err))
+		k.recordOver(service.Refused, fmt.Sprintf("cannot use the workdir of %s: %v", k.instance.Name, err))
 		return
 	}
 	k.host.Env = k.environment()
@@ -322,7 +322,7 @@ func (k *keeper) environment() []string {
 // refused is the end of a start that did not come about.
 func (k *keeper) refused(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		k.over(service.Done, unstarted)
+		k.recordOver(service.Done, unstarted)
 		return
 	}
 	text := err.Error()
@@ -336,7 +336,7 @@ func (k *keeper) refused(ctx context.Context, err error) {
 			k.note(fmt.Sprintf("GPU %d (%s): %s", r.Index, r.Name, r.Text))
 		}
 	}
-	k.over(service.Refused, text)
+	k.recordOver(service.Refused, text)
 }
 
 // showProgress records the place of the request in the queue.

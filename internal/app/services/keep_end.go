@@ -58,7 +58,7 @@ func (k *keeper) finish(ctx context.Context, r *job.Result) {
 	}
 	k.note(fmt.Sprintf("the service is over after %s: %s", r.Ran.Round(100*time.Millisecond), how))
 	k.set(func(now *service.Record) { outcome(now, r) })
-	k.over(state, why)
+	k.recordOver(state, why)
 }
 
 // beyond adds to the reason of an end that it was one too many.

@@ -32,11 +32,11 @@ type Row struct {
 
 // Settled reports whether the instance stays as it is until a user acts: it is ready, or has ended for good.
 func (r *Row) Settled() bool {
-	return r.Fresh && (over(r.State) || r.State == service.Running && r.Seen.Ready)
+	return r.Fresh && (isOver(r.State) || r.State == service.Running && r.Seen.Ready)
 }
 
-// over reports whether a state is an end.
-func over(s service.State) bool {
+// isOver reports whether a state is an end.
+func isOver(s service.State) bool {
 	return s == service.Done || s == service.Failed || s == service.Refused
 }
 
@@ -107,7 +107,7 @@ func (r *Row) describe(held string, refused bool) {
 		r.State = service.Starting
 	case alive && !r.Kept:
 		r.Why = "the gpuard beside it is gone; gpuard up -d puts another there"
-	case alive, r.Fresh && over(r.State):
+	case alive, r.Fresh && isOver(r.State):
 	case held != "":
 		r.Record = service.Record{State: service.Waiting, Why: held, Last: r.Last}
 	case r.Fresh && (r.State == service.Running || r.State == service.Ending):
@@ -153,15 +153,15 @@ func (l *look) one(name, hash string) (s service.Seen) {
 	r, found := l.folder.Record(name)
 	s.Record = r
 	switch {
-	case s.Kept && found && !l.lives(r) && (!over(r.State) || r.Hash != hash):
+	case s.Kept && found && !l.lives(r) && (!isOver(r.State) || r.Hash != hash):
 		s.Record = service.Record{Last: r.Last} // of one before it; it has not written yet
 	case s.Kept:
 	case found && r.Boot != l.boot:
 		s.Lease, s.Devices, s.Main, s.Keeper, s.Ready, s.Healthy = "", nil, service.Process{}, service.Process{}, false, nil
-		if !over(r.State) {
+		if !isOver(r.State) {
 			s.Why = "it ended with the machine, which was started anew since"
 		}
-	case !found || over(r.State):
+	case !found || isOver(r.State):
 		s.Orphaned = l.folder.Lives(name)
 	default:
 		s.Orphaned = l.folder.Lives(name) || len(newBelongings(l.host, l.folder, name).find(r)) > 0

@@ -19,7 +19,7 @@ import (
 // resume deals with what is there already, and reports whether that was all there is to do.
 func (k *keeper) resume(ctx context.Context, before service.Record) (done bool) {
 	left := k.own.find(before)
-	same := before.Hash == k.task.Hash && !over(before.State)
+	same := before.Hash == k.task.Hash && !isOver(before.State)
 	main := k.main(before, left)
 	if k.task.Hash == "" || !same && len(left) > 0 {
 		k.set(func(r *service.Record) { r.State, r.Since, r.Why = service.Ending, time.Now(), "" })
@@ -29,7 +29,7 @@ func (k *keeper) resume(ctx context.Context, before service.Record) (done bool) 
 		}
 		k.own.endAll(before, interrupt.Named(before.Stop), before.Grace, hurry)
 		if k.task.Hash == "" {
-			k.over(service.Done, "it was ended")
+			k.recordOver(service.Done, "it was ended")
 			return true
 		}
 	}
@@ -103,7 +103,7 @@ func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
 	k.own.endAll(k.snapshot(), interrupt.Named(k.task.Care.Stop), k.task.Spec.Grace, k.hurry)
 	_ = fd.Close()
 	if timedOut {
-		k.over(service.Failed, fmt.Sprintf("its time was over (timeout: %s)", k.task.Spec.Timeout))
+		k.recordOver(service.Failed, fmt.Sprintf("its time was over (timeout: %s)", k.task.Spec.Timeout))
 		return true
 	}
 	return k.unseen(ctx)
@@ -129,13 +129,13 @@ func (k *keeper) unseen(ctx context.Context) (done bool) {
 	settled := life.Settled(end)
 	switch {
 	case ctx.Err() != nil:
-		k.over(service.Done, "it was ended")
+		k.recordOver(service.Done, "it was ended")
 		return true
 	case !settled:
 		k.note("the command ended: starting it again")
 		k.fresh(last.Restarts+1, life.Streak)
 		return false
 	}
-	k.over(service.Failed, k.beyond(cmp.Or(doomed.Why, "it ended, with an unknown exit status: the gpuard that supervised it had been killed"), life.Streak))
+	k.recordOver(service.Failed, k.beyond(cmp.Or(doomed.Why, "it ended, with an unknown exit status: the gpuard that supervised it had been killed"), life.Streak))
 	return true
 }

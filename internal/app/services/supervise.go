@@ -111,7 +111,7 @@ func (s *supervisor) sleep(ctx context.Context, w *project.Watcher) error {
 func (s *supervisor) recordKeeperEnd(k *keeping) {
 	delete(s.keepers, k.name)
 	r, found := s.folder.Record(k.name)
-	if found && (r.Hash == k.hash || k.hash == "") && over(r.State) {
+	if found && (r.Hash == k.hash || k.hash == "") && isOver(r.State) {
 		delete(s.pauses, k.name)
 		return
 	}
@@ -184,7 +184,7 @@ func (s *supervisor) readState(wanted *service.Wanted) map[string]service.Seen {
 	seen := l.all(wanted)
 	for name, k := range s.keepers {
 		one := seen[name]
-		if one.Kept = true; one.Hash != k.hash || over(one.State) {
+		if one.Kept = true; one.Hash != k.hash || isOver(one.State) {
 			one.Record = service.Record{Last: one.Last} // it has not written yet
 		}
 		seen[name] = one
