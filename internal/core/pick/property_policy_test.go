@@ -41,6 +41,7 @@ func ruled(random *rand.Rand) puzzle {
 // TestRulesNarrow: a plan under one more rule obeys the rules and would be given without that rule too. A request
 // that is never possible without the rule is never possible with it.
 func TestRulesNarrow(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 7))
 	given, refused := 0, 0
 	for range gate.Soaked(30_000, 18_000) {

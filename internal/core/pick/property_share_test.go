@@ -202,6 +202,7 @@ func sharedPuzzle(r *rand.Rand) puzzle {
 }
 
 func TestSharesKeepTheirPromises(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(11, 11))
 	plans, inside := 0, 0
 	for i := range 1500 {

@@ -403,6 +403,7 @@ func (p puzzle) checkReasons(t *testing.T, reasons []job.Reason, planned bool) {
 }
 
 func TestPlaceKeepsItsPromises(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 7))
 	plans, shares, inside := 0, 0, 0
 	puzzles := gate.Soaked(5000, 1500)

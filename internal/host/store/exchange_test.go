@@ -181,6 +181,7 @@ const (
 // TestExchangedAtEveryStep: the owner of the state folder replaces any of its folders at any system call of a claim, a
 // wait and their ends. Nothing changes in the place to which the name leads then.
 func TestExchangedAtEveryStep(t *testing.T) {
+	t.Parallel()
 	own := decimal(me())
 	for deed, targets := range map[string][]string{
 		"lives": {"", "leases", "leases/" + own},

@@ -148,6 +148,7 @@ func everyReadFails(t *testing.T, f *Folder, deed string) {
 // TestExchangedWithoutOpenat2: links are not followed either where the kernel or a seccomp filter does not know
 // openat2.
 func TestExchangedWithoutOpenat2(t *testing.T) {
+	t.Parallel()
 	own := decimal(me())
 	for deed, targets := range map[string][]string{"lives": {"", "leases", "leases/" + own}, "waits": {"tickets"}} {
 		for i, target := range targets {

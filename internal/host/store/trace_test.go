@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -212,6 +213,9 @@ func traced(t *testing.T, path, what string, at func(c call) (kill bool)) string
 	return strings.TrimSpace(string(said))
 }
 
+// tracers counts the calls of onOneCPU, so that two tests side by side have a processor each.
+var tracers atomic.Int32
+
 // onOneCPU keeps this thread, and what it starts, on one processor until the returned function is called: each stop
 // switches between tracer and traced thread, which takes three times as long between two processors.
 func onOneCPU(t *testing.T) (back func()) {
@@ -220,11 +224,13 @@ func onOneCPU(t *testing.T) (back func()) {
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		t.Fatal(err)
 	}
-	for cpu := 0; one.Count() == 0; cpu++ {
+	var cpus []int
+	for cpu := 0; len(cpus) < all.Count(); cpu++ {
 		if all.IsSet(cpu) {
-			one.Set(cpu)
+			cpus = append(cpus, cpu)
 		}
 	}
+	one.Set(cpus[int(tracers.Add(1))%len(cpus)])
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		t.Fatal(err)
 	}

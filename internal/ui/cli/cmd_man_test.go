@@ -14,6 +14,7 @@ import (
 
 // TestManual: every command has a page that groff renders without a warning, with all of the command's help.
 func TestManual(t *testing.T) {
+	t.Parallel()
 	gate.Need(t, "man")
 	pages := map[string]string{}
 	for _, p := range Manual("v1.2.3") {
@@ -22,6 +23,7 @@ func TestManual(t *testing.T) {
 		}
 		pages[p.Name] = rendered(t, p)
 	}
+	checkSections(t, pages)
 	for _, cmd := range withPages((&Program{Host: &machine.Host{}}).root()) {
 		name := pageOf(cmd) + ".1"
 		text := pages[name]
@@ -82,13 +84,9 @@ func TestManualOfFormats(t *testing.T) {
 	}
 }
 
-// TestManualSections: each page lists the exit codes, variables, files and related commands of its own command.
-func TestManualSections(t *testing.T) {
-	gate.Need(t, "man")
-	pages := map[string]string{}
-	for _, p := range Manual("v1.2.3") {
-		pages[p.Name] = rendered(t, p)
-	}
+// checkSections: each page lists the exit codes, variables, files and related commands of its own command.
+func checkSections(t *testing.T, pages map[string]string) {
+	t.Helper()
 	if !strings.Contains(pages["gpuard-run.1"], "\n\n       Exit codes of gpuard itself") {
 		t.Errorf("there is no space between two paragraphs:\n%s", pages["gpuard-run.1"])
 	}

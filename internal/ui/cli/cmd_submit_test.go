@@ -15,6 +15,7 @@ import (
 
 // TestScriptFlags: of many malformed scripts each is read, or refused with one error that names the file and the line.
 func TestScriptFlags(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(5, 6)) //nolint:gosec // a test
 	pieces := []string{"#!/bin/sh\n", "#GPUARD ", "#GPUARD", "--gpus 2", "--gpus", "--mem 20G", "--mem=", "'", "\"", "\\", "\n", " ", "\t", "\x00", "é", "\xff", "$(reboot)", "`x`", "#", "--name 'a b'",
 		"--timeout 8h", "--array 1-9", "--help", "--json", "-q", "--", "python train.py", "--no-such-flag", "-x", "--note \"$HOME\"", "--after 1:any", "=", "-", "--log", "\r\n"}
