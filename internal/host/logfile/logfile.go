@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -28,7 +29,7 @@ import (
 )
 
 // Flag is the first argument of a process that copies; the file and its limit in bytes follow. Its standard input is
-// the command's standard output, its descriptor 3 the command's standard error.
+// the command's standard output, its descriptor 3 the command's standard error. It is asked on descriptor 4.
 const Flag = "__log"
 
 // Log is a file for the output of a command.
@@ -36,8 +37,10 @@ type Log struct {
 	Out, Err *os.File // standard output and error for the command
 	PID      int      // of the process that copies
 
-	path  string
-	ended chan struct{}
+	path   string
+	ended  chan struct{}
+	asking sync.Mutex
+	ask    *os.File // each byte that is written there is answered by one when all is copied
 }
 
 // Start starts a log. It appends to an existing file, or makes one with the mode that the umask allows. At limit bytes,
@@ -56,10 +59,15 @@ func Start(path string, limit int64, show bool) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot log to %s: %w", path, err)
 	}
+	asked, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot log to %s: %w", path, err)
+	}
+	ask, answers := os.NewFile(uintptr(asked[0]), "ask"), os.NewFile(uintptr(asked[1]), "answers") //nolint:gosec // descriptors
 	cmd := exec.Command("/proc/self/exe", path, strconv.FormatInt(limit, 10))
 	cmd.Args = append([]string{"gpuard", Flag}, cmd.Args[1:]...)
 	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=50", "GODEBUG=containermaxprocs=0"}
-	cmd.Stdin, cmd.ExtraFiles = out, []*os.File{errs}
+	cmd.Stdin, cmd.ExtraFiles = out, []*os.File{errs, answers}
 	if show { // else /dev/null
 		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	}
@@ -67,10 +75,11 @@ func Start(path string, limit int64, show bool) (*Log, error) {
 	err = cmd.Start()
 	_ = out.Close()
 	_ = errs.Close()
+	_ = answers.Close()
 	if err != nil {
 		return nil, fmt.Errorf("cannot log to %s: %w", path, err)
 	}
-	l := &Log{Out: outEnd, Err: errsEnd, PID: cmd.Process.Pid, path: path, ended: make(chan struct{})}
+	l := &Log{Out: outEnd, Err: errsEnd, PID: cmd.Process.Pid, path: path, ended: make(chan struct{}), ask: ask}
 	go func() {
 		defer close(l.ended)
 		_ = cmd.Wait()
@@ -92,8 +101,22 @@ func Check(path string) (io.Closer, error) {
 // comes is how long Check waits for a reader of a named pipe, which may have just been started.
 const comes = 2 * time.Second
 
-// Note writes a line only into the file.
-func (l *Log) Note(line string) error { return Note(l.path, line) }
+// Note writes a line only into the file, behind what the command has printed so far.
+func (l *Log) Note(line string) error {
+	l.awaitCopied()
+	return Note(l.path, line)
+}
+
+// awaitCopied waits until everything that was printed is in the file, for a moment: that may be on a slow disk, and the
+// command may go on printing.
+func (l *Log) awaitCopied() {
+	l.asking.Lock()
+	defer l.asking.Unlock()
+	_ = l.ask.SetDeadline(time.Now().Add(100 * time.Millisecond))
+	if _, err := l.ask.Write([]byte{0}); err == nil {
+		_, _ = l.ask.Read(make([]byte, 100)) // with answers that came too late
+	}
+}
 
 // Note writes a line into a log, also one that another process copies into.
 func Note(path, line string) error {
@@ -114,6 +137,7 @@ func Note(path, line string) error {
 func (l *Log) Close(patience time.Duration) {
 	_ = l.Out.Close()
 	_ = l.Err.Close()
+	_ = l.ask.Close()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -145,10 +169,17 @@ func Copy(args []string) error {
 	}
 	w := &writer{path: args[0], limit: limit}
 	defer w.close()
+	for _, pipe := range []int{0, 3} { // that only this process reads
+		if err := unix.SetNonblock(pipe, true); err != nil {
+			return err
+		}
+	}
+	streams := []stream{{os.NewFile(0, "standard output"), 1}, {os.NewFile(3, "standard error"), 2}}
 	var both sync.WaitGroup
-	for _, s := range []stream{{os.Stdin, 1}, {os.NewFile(3, "standard error"), 2}} {
+	for _, s := range streams {
 		both.Go(func() { s.copy(w) })
 	}
+	go w.answer(os.NewFile(4, "questions"), streams)
 	both.Wait()
 	return w.failed
 }
@@ -164,24 +195,33 @@ type stream struct {
 func (s stream) copy(w *writer) {
 	defer s.from.Close() //nolint:errcheck // read only
 	part := make([]byte, max(1, min(32<<10, w.limit/4)))
-	show := true
-	for {
-		n, err := s.from.Read(part)
-		if n > 0 {
-			w.write(part[:n])
-			if show {
-				switch err := writeAll(s.to, part[:n]); {
-				case errors.Is(err, unix.EPIPE):
-					return
-				case err != nil:
-					show = false // the terminal is gone; the file still gets the output
-				}
-			}
-		}
-		if err != nil {
+	conn, err := s.from.SyscallConn()
+	for show := true; err == nil; {
+		n := 0
+		ended := conn.Read(func(fd uintptr) bool {
+			n, err = w.take(int(fd), part) //nolint:gosec // a descriptor
+			return !errors.Is(err, unix.EAGAIN)
+		})
+		if ended != nil || err != nil || n == 0 {
 			return
 		}
+		if show {
+			switch err := writeAll(s.to, part[:n]); {
+			case errors.Is(err, unix.EPIPE):
+				return
+			case err != nil:
+				show = false // the terminal is gone; the file still gets the output
+			}
+		}
 	}
+}
+
+// unread is how many bytes are in the pipe (FIONREAD); 0 when it is closed.
+func (s stream) unread() (bytes int) {
+	if conn, err := s.from.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { bytes, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) //nolint:gosec // a descriptor
+	}
+	return bytes
 }
 
 // writeAll writes with write(2) directly, because the Go runtime ends the process at EPIPE on descriptors 1 and 2.
@@ -211,10 +251,43 @@ type writer struct {
 	failed error
 }
 
-// write does not fail the command. If the disk is full, the log is not complete, which is reported once.
-func (w *writer) write(b []byte) {
+// take copies what can be read from a pipe now into the file. What is in no pipe any more is in the file when the mutex is free.
+func (w *writer) take(pipe int, part []byte) (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for n, err = unix.Read(pipe, part); errors.Is(err, unix.EINTR); {
+		n, err = unix.Read(pipe, part)
+	}
+	if n > 0 {
+		w.write(part[:n])
+	}
+	return n, err
+}
+
+// answer answers each question when everything is copied.
+func (w *writer) answer(asked *os.File, streams []stream) {
+	for one := make([]byte, 1); ; {
+		if _, err := asked.Read(one); err != nil {
+			return
+		}
+		for w.behind(streams) {
+			time.Sleep(time.Millisecond)
+		}
+		if _, err := asked.Write(one); err != nil {
+			return
+		}
+	}
+}
+
+// behind reports whether something is still to be copied.
+func (w *writer) behind(streams []stream) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.ContainsFunc(streams, func(s stream) bool { return s.unread() > 0 })
+}
+
+// write does not fail the command. If the disk is full, the log is not complete, which is reported once.
+func (w *writer) write(b []byte) {
 	err := w.ready(int64(len(b)))
 	if err == nil {
 		var n int

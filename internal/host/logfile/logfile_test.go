@@ -51,6 +51,31 @@ func start(path, script string) *exec.Cmd {
 	return cmd
 }
 
+// TestNoteAfterOutput: a note stands behind what was printed before it, also where the process that copies is slow.
+func TestNoteAfterOutput(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	l, err := Start(path, 1<<20, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 20 {
+		if _, err := fmt.Fprintf(l.Out, "%s\noutput %d\n", strings.Repeat("x", 5000), n); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Note(fmt.Sprintf("# note %d", n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Close(10 * time.Second)
+	text, err := os.ReadFile(path)
+	for n := range 20 {
+		before, after := strings.Index(string(text), fmt.Sprintf("\noutput %d\n", n)), strings.Index(string(text), fmt.Sprintf("\n# note %d\n", n))
+		if before < 0 || after < before {
+			t.Errorf("%v: output %d is at %d, and what was noted after it at %d", err, n, before, after)
+		}
+	}
+}
+
 // TestRotation: the file and path.1 stay small, and together end with the last output.
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
