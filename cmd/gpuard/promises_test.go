@@ -399,6 +399,17 @@ func TestAllKilled(t *testing.T) {
 	l.nothingLeft()
 }
 
+// keepersOf are the keepers of the runs of a folder. A process that one of them is just making has its words, too, but leads no
+// session.
+func keepersOf(dir string) (pids []int) {
+	for _, p := range batch.Processes() {
+		if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == machine.KeeperFlag && strings.HasPrefix(words[2], dir) && p.Session == p.PID {
+			pids = append(pids, p.PID)
+		}
+	}
+	return pids
+}
+
 // TestKilledKeeper: a job whose keeper is killed runs on, once, and its end is known.
 func TestKilledKeeper(t *testing.T) {
 	t.Parallel()
@@ -406,15 +417,13 @@ func TestKilledKeeper(t *testing.T) {
 	script := fmt.Sprintf(`echo $$ >>%[1]s/on; while test ! -e %[1]s/end; do sleep 0.05; done; exit 7`, l.marks)
 	same(t, "submit", run(t, l.submitting("--timeout", "1h", "--retry", "2", "--", "sh", "-c", script)).code, 0)
 	eventually(t, "it runs", func() bool { _, err := os.Stat(l.marks + "/on"); return err == nil })
-	var keeper int
-	for _, p := range batch.Processes() {
-		if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == machine.KeeperFlag && strings.HasPrefix(words[2], l.dir()) {
-			keeper = p.PID
-		}
+	keepers := keepersOf(l.dir())
+	if len(keepers) != 1 {
+		t.Fatalf("keepers: %v", keepers)
 	}
 	text, _ := os.ReadFile(l.marks + "/on")
 	eventually(t, "the queue shows the process of the command", func() bool { return fmt.Sprintln(l.queue()[0].PID) == string(text) })
-	if err := syscall.Kill(keeper, syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(keepers[0], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	writeFile(t, filepath.Join(l.marks, "end"), "", 0o600)

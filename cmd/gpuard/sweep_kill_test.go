@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpuard/internal/app/machine"
 	"gpuard/internal/host/batch"
 	"gpuard/internal/host/proc"
 )
@@ -165,10 +164,8 @@ func TestSweepKilledKeepers(t *testing.T) {
 	t.Parallel()
 	killing(t, soaked(10_000, 100), func(k *killed, _, _ int) {
 		k.lingers = time.Minute // what holds a lease without a keeper lets go after the run is over
-		for _, p := range batch.Processes() {
-			if words := proc.New("/proc").Arguments(p.PID); len(words) > 2 && words[1] == machine.KeeperFlag && strings.HasPrefix(words[2], k.dir) && p.Session == p.PID { // what it is just making has its words, too
-				_ = unix.Kill(p.PID, unix.SIGKILL)
-			}
+		for _, pid := range keepersOf(k.dir) {
+			_ = unix.Kill(pid, unix.SIGKILL)
 		}
 	}, "--grace", "5s")
 }

@@ -135,9 +135,11 @@ func (s *supervision) start(ctx context.Context, l *Launch) (*launch.Child, erro
 	}
 	if s.log != nil && err == nil { // before anything is said of a start: a log that cannot be written refuses the first one
 		c.Out, c.Err = s.log.Out, s.log.Err
-		if err = s.log.Note(LogLine(l.Announce() + ": " + commandLine(l.spec.Command))); err != nil && s.done.Starts > 0 {
+		line := LogLine(l.Announce() + ": " + commandLine(l.spec.Command))
+		if s.done.Starts == 0 {
+			err = logfile.Note(s.care.Log, line)
+		} else if err := s.log.Note(line); err != nil {
 			s.host.Say(err.Error())
-			err = nil
 		}
 	}
 	if err == nil {

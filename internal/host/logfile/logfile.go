@@ -37,10 +37,11 @@ type Log struct {
 	Out, Err *os.File // standard output and error for the command
 	PID      int      // of the process that copies
 
-	path   string
-	ended  chan struct{}
-	asking sync.Mutex
-	ask    *os.File // each byte that is written there is answered by one when all is copied
+	path     string
+	ended    chan struct{}
+	asking   sync.Mutex
+	ask      *os.File // a byte that is written there comes back when all is copied
+	question byte     // the last one
 }
 
 // Start starts a log. It appends to an existing file, or makes one with the mode that the umask allows. At limit bytes,
@@ -107,14 +108,21 @@ func (l *Log) Note(line string) error {
 	return Note(l.path, line)
 }
 
-// awaitCopied waits until everything that was printed is in the file, for a moment: that may be on a slow disk, and the
-// command may go on printing.
+// copied is how long a note waits for what was printed before it: the file may be on a slow disk, and the command may go on
+// printing.
+var copied = 100 * time.Millisecond
+
+// awaitCopied waits until everything that was printed is in the file, for a moment.
 func (l *Log) awaitCopied() {
 	l.asking.Lock()
 	defer l.asking.Unlock()
-	_ = l.ask.SetDeadline(time.Now().Add(100 * time.Millisecond))
-	if _, err := l.ask.Write([]byte{0}); err == nil {
-		_, _ = l.ask.Read(make([]byte, 100)) // with answers that came too late
+	l.question++
+	_ = l.ask.SetDeadline(time.Now().Add(copied))
+	answer := []byte{l.question}
+	for _, err := l.ask.Write(answer); err == nil; {
+		if _, err = l.ask.Read(answer); answer[0] == l.question { // else it came too late
+			return
+		}
 	}
 }
 
@@ -264,16 +272,16 @@ func (w *writer) take(pipe int, part []byte) (n int, err error) {
 	return n, err
 }
 
-// answer answers each question when everything is copied.
+// answer answers each question when everything is copied, or who asked waits no longer.
 func (w *writer) answer(asked *os.File, streams []stream) {
-	for one := make([]byte, 1); ; {
-		if _, err := asked.Read(one); err != nil {
+	for question := make([]byte, 1); ; {
+		if _, err := asked.Read(question); err != nil {
 			return
 		}
-		for w.behind(streams) {
+		for end := time.Now().Add(copied); w.behind(streams) && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
-		if _, err := asked.Write(one); err != nil {
+		if _, err := asked.Write(question); err != nil {
 			return
 		}
 	}

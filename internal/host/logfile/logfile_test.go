@@ -14,6 +14,7 @@ const roleVar = "GPUARD_LOGFILE_ROLE"
 
 // The tests need processes: this binary again, which copies, or which starts a log and a command.
 func TestMain(m *testing.M) {
+	copied = 20 * time.Second // on a machine that does much else
 	var err error
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == Flag:
@@ -66,7 +67,7 @@ func TestNoteAfterOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	l.Close(10 * time.Second)
+	l.Close(20 * time.Second)
 	text, err := os.ReadFile(path)
 	for n := range 20 {
 		before, after := strings.Index(string(text), fmt.Sprintf("\noutput %d\n", n)), strings.Index(string(text), fmt.Sprintf("\n# note %d\n", n))
