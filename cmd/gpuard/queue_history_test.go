@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/app/queue"
 	"gpuard/internal/core/trend"
+	"gpuard/internal/host/sys"
 )
 
 // TestQueueHistory: what was measured of a job's devices is in the history, and adds up by user, GPU and command.
@@ -52,4 +53,29 @@ func TestQueueHistory(t *testing.T) {
 	contains(t, l.run("simulate").out, "jobs of the leases that have ended", " own ")
 	same(t, "by what", l.run("history", "--by", "moon").code, 2)
 	same(t, "nothing since", l.run("history", "--since", "1s", "--by", "user").code, 0)
+}
+
+// TestQueueBuriesWhatMeasured: what a killed runner has started to measure its jobs is waited for when it ends.
+func TestQueueBuriesWhatMeasured(t *testing.T) {
+	t.Parallel()
+	l := newJobLine(t, 2)
+	for _, until := range []string{"first", "second"} { // the second keeps the queue while the first one ends
+		c := l.submitting("--", "sh", "-c", "until test -e "+l.marks+"/"+until+"; do sleep 0.1; done")
+		c.Args[0] = "sampling"
+		same(t, "submit", run(t, c).code, 0)
+	}
+	eventually(t, "they are measured", func() bool { return len(measurersOf(l.state)) == 1 })
+	measures, keeper, runner := measurersOf(l.state)[0], l.processes(queue.Flag), l.processes(queue.RunnerFlag)
+	if len(keeper) != 1 || len(runner) != 1 {
+		t.Fatalf("keepers %v, runners %v", keeper, runner)
+	}
+	kill(t, runner[0])
+	eventually(t, "it has another parent", func() bool { p, found := sys.ReadProcess(measures); return found && p.Parent == keeper[0] })
+	kill(t, measures)
+	eventually(t, "it is buried", func() bool { _, found := sys.ReadProcess(measures); return !found })
+	same(t, "who keeps the queue", l.processes(queue.Flag), keeper)
+	writeFile(t, l.marks+"/first", "", 0o600)
+	writeFile(t, l.marks+"/second", "", 0o600)
+	l.drained()
+	l.nothingLeft()
 }

@@ -179,7 +179,7 @@ func (d *Desk) newRequest(ctx context.Context, whose Subject) (q *request, err e
 	return q, err
 }
 
-// Entrust notes that the lease is the process's, a child that was not waited for yet. It is measured from then on.
+// Entrust notes that the lease is the process's, a child that was not waited for yet. From then on the lease is measured (measure.Guard).
 func (s *Seat) Entrust(pid int) error {
 	if s.held == nil {
 		return nil

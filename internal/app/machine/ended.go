@@ -75,7 +75,7 @@ func (h *Host) Measured(folder *store.Folder, lease string, since time.Time) (us
 	}
 	locks := quotawatch.NewLocks(file)
 	defer locks.Close()
-	used = locks.ReadNotes().Used[lease]
+	used = locks.Used()[lease]
 	if used.Until.Before(since) { // another lease had that name before
 		return quota.Measured{}
 	}

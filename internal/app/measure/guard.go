@@ -2,6 +2,8 @@ package measure
 
 import (
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,8 +31,12 @@ func Sees(commandLine, folder string, l *job.Lease) bool {
 	return strings.Contains(commandLine, " "+folder+" ") && (l.Quota != job.MPS && strings.HasSuffix(commandLine, " "+allShares) || strings.HasSuffix(commandLine, " "+l.ID+" "+oneLease))
 }
 
-// taken is how long the process that measures all shares may take to see a new one: a driver may be slow.
-const taken = 2 * Young
+// How long the process that measures all may take to see a new lease: a driver may be slow. A share must not wait long; the use of
+// other leases is only noted, and each process more is one more that asks that driver.
+const (
+	shareTaken = 2 * Young
+	otherTaken = 10 * Young
+)
 
 // Guard sees to it that a lease is measured, until done is closed: a shared one from now on, another one when it is older than
 // a moment. process is a pidfd of the lease's command. While another process measures all leases of this kind Guard sleeps;
@@ -63,7 +69,7 @@ func Guard(host *machine.Host, process int, folder *store.Folder, l job.Lease, d
 			return
 		}
 		if err == nil {
-			if _, live := folder.Own(l.ID); !live || !sleepUnless(done, Young) {
+			if isOver(folder, l.ID) || !sleepUnless(done, Young) {
 				return
 			}
 			deaths = 0 // it has lost sight of the lease, as of a container between two of its processes
@@ -82,6 +88,17 @@ func Guard(host *machine.Host, process int, folder *store.Folder, l job.Lease, d
 			return
 		}
 	}
+}
+
+// isOver reports whether a lease of this user is certainly over: all leases can be read, and it is not among them.
+func isOver(folder *store.Folder, id string) bool {
+	all, problems := folder.Leases()
+	return !isHidden(folder, problems) && !slices.ContainsFunc(all, func(l job.Lease) bool { return l.ID == id && l.UID == uint32(os.Geteuid()) }) //nolint:gosec // a uid
+}
+
+// isHidden reports whether leases may be there that could not be read.
+func isHidden(folder *store.Folder, problems []store.Problem) bool {
+	return slices.ContainsFunc(problems, func(p store.Problem) bool { return p.Path == folder.Path })
 }
 
 // isMeasurable reports whether a lease is to be measured. A part of another one has that one's devices.
@@ -126,9 +143,9 @@ func awaitTurn(locks *quotawatch.Locks, l job.Lease, done <-chan struct{}) (what
 	if l.Quota == job.MPS { // the process ends the daemon with the lease
 		return oneLease, locks.Await(l.ID)
 	}
-	all := allOthers
+	all, taken := allOthers, otherTaken
 	if l.Share > 0 {
-		all = allShares
+		all, taken = allShares, shareTaken
 	}
 	for late := time.Now().Add(taken); ; {
 		switch {

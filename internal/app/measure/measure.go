@@ -46,7 +46,8 @@ type measurer struct {
 	leases    map[string]*measuring     // that are measured
 	left      map[string]bool           // leases that are left to a process of their own
 	ended     chan struct{}             // has a value when the process of a lease has ended
-	wrote     quotawatch.Notes          // of the process that measured before
+	members   quotawatch.Members        // as noted by the process that measured before
+	before    quotawatch.Used           // likewise
 	held      []job.Lease               // leases of all users, as read last
 	used      map[string]quota.Measured // of the leases that are measured
 	began     time.Time
@@ -78,7 +79,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 	host.Say = func(string) {}
 	m := &measurer{host: host, folder: folder, locks: locks, first: args[2], what: args[3], every: cmp.Or(host.Times.Measure, measuredEvery), began: time.Now(),
 		leases: map[string]*measuring{}, left: map[string]bool{}, ended: make(chan struct{}, 1), used: map[string]quota.Measured{}}
-	m.wrote = locks.ReadNotes()
+	m.members, m.before = locks.Members(), locks.Used()
 	mps := false
 	for due := time.Now(); m.update() && ctx.Err() == nil; {
 		if w := m.leases[m.first]; w != nil {
@@ -93,7 +94,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 		case <-ctx.Done():
 		}
 	}
-	m.leaveNotes()
+	m.leaveNotes(time.Second)
 	if _, found := folder.Own(m.first); mps || !found && m.what == oneLease {
 		m.leave(ctx)
 	}
@@ -103,7 +104,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 // update finds the leases to measure, and reports whether the one is live for which this process was started.
 func (m *measurer) update() bool {
 	held, problems := m.folder.Leases()
-	if slices.ContainsFunc(problems, func(p store.Problem) bool { return p.Path == m.folder.Path }) { // not all were read: nothing is known to be over
+	if isHidden(m.folder, problems) { // not all were read: nothing is known to be over
 		if w := m.leases[m.first]; w != nil {
 			return !closed(w.ended) || len(w.roots()) > 0
 		}
@@ -156,7 +157,7 @@ func (m *measurer) add(l job.Lease) {
 	if l.Quota == job.NoQuota { // it could not be measured, and may be by now
 		w.level = job.Watch
 	}
-	for pid, start := range m.wrote.Members[noteKey(&l)] {
+	for pid, start := range m.members[noteKey(&l)] {
 		w.members[pid] = start
 	}
 	if uid, ok := m.host.Proc.Owner(l.PID); ok {
@@ -244,7 +245,9 @@ func (m *measurer) measureAll(ctx context.Context) time.Duration {
 	}
 	if sampling {
 		m.sampleDue = began.Add(m.host.SampleEvery())
-		m.leaveNotes()
+		if !m.leaveNotes(10 * time.Millisecond) {
+			m.sampleDue = began.Add(min(m.host.SampleEvery(), time.Second))
+		}
 	}
 	pace.Cost, pace.Took = m.spent()-spent, time.Since(began)
 	return pace.NextLook()
@@ -273,24 +276,22 @@ func (m *measurer) spent() time.Duration {
 // notesKept is how long the use of a lease stays in the notes after its end. Its line of the history is written in that time.
 const notesKept = 10 * time.Minute
 
-// leaveNotes writes down what belongs to shares, for the process that measures them next, and what leases have used.
-func (m *measurer) leaveNotes() {
-	m.locks.ChangeNotes(func(n *quotawatch.Notes) {
-		if m.what == allShares {
-			own := fmt.Sprint(m.host.Proc.Namespace(), " ")
-			maps.DeleteFunc(n.Members, func(key string, _ map[int]uint64) bool { return strings.HasPrefix(key, own) })
-			if n.Members == nil {
-				n.Members = map[string]map[int]uint64{}
-			}
-			for _, w := range m.leases {
-				n.Members[noteKey(&w.lease)] = w.members
-			}
+// leaveNotes writes down what belongs to shares, for the process that measures them next, and what leases have used. It reports
+// whether it could.
+func (m *measurer) leaveNotes(patience time.Duration) (done bool) {
+	done = m.what != allShares || m.locks.ChangeMembers(patience, func(noted quotawatch.Members) {
+		own := fmt.Sprint(m.host.Proc.Namespace(), " ")
+		maps.DeleteFunc(noted, func(key string, _ map[int]uint64) bool { return strings.HasPrefix(key, own) })
+		for _, w := range m.leases {
+			noted[noteKey(&w.lease)] = w.members
 		}
-		if n.Used == nil {
-			n.Used = map[string]quota.Measured{}
-		}
-		maps.DeleteFunc(n.Used, func(_ string, u quota.Measured) bool { return time.Since(u.Until) > notesKept })
-		maps.Copy(n.Used, m.used)
 	})
+	if !m.locks.ChangeUsed(patience, func(noted quotawatch.Used) {
+		maps.DeleteFunc(noted, func(_ string, u quota.Measured) bool { return time.Since(u.Until) > notesKept })
+		maps.Copy(noted, m.used)
+	}) {
+		return false
+	}
 	maps.DeleteFunc(m.used, func(id string, _ quota.Measured) bool { return m.leases[id] == nil })
+	return done
 }

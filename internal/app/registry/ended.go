@@ -48,8 +48,7 @@ func Unattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool
 	if stopped := helper(true); len(holders) == 0 || stopped && !late || helper(false) && !stopped {
 		return l // not ours to see, or its holder will say it
 	}
-	// A holder that has meanwhile done its work and is on its way out has no command line any more by which it is one.
-	if holders = slices.DeleteFunc(holders, func(b job.Blocker) bool { return host.Proc.Ending(b.PID, b.Start) }); len(holders) == 0 {
+	if holders = withoutEnding(host, holders, late); len(holders) == 0 {
 		return l
 	}
 	for i := range holders {
@@ -62,6 +61,23 @@ func Unattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool
 	l.Ended, l.HeldBy = true, holders
 	return l
 }
+
+// withoutEnding leaves out processes on their way out, such as a holder that has done its work, which has no command line any more
+// by which it is one. If it is late, such a process may hang there, in a driver that does not let go: one that is still there after
+// mostExit stays in the list.
+func withoutEnding(host *machine.Host, holders []job.Blocker, late bool) []job.Blocker {
+	isEnding := func(b job.Blocker) bool { return host.Proc.Ending(b.PID, b.Start) }
+	if !late {
+		return slices.DeleteFunc(holders, isEnding)
+	}
+	for end := time.Now().Add(mostExit); slices.ContainsFunc(holders, isEnding) && time.Now().Before(end); time.Sleep(mostExit / 50) {
+		holders = slices.DeleteFunc(holders, func(b job.Blocker) bool { return !host.Proc.Alive(b.PID, b.Start) })
+	}
+	return holders
+}
+
+// mostExit is how long the kernel may take to end a process that holds no device.
+const mostExit = time.Second
 
 // withoutStopped forgets which processes that keep a lease are stopped: in another PID namespace their numbers are those of
 // other processes here, so that nobody may be told to continue them.

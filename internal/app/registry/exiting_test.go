@@ -28,9 +28,10 @@ func TestUnattendedExiting(t *testing.T) {
 	}
 	const pid = 1<<22 + 7 // more than any process has
 	for name, c := range map[string]struct {
-		flags int // of the kernel: PF_EXITING is 4
-		kept  bool
-	}{"lives": {0, true}, "exits": {4, false}} {
+		flags      int // of the kernel: PF_EXITING is 4
+		late, gone bool
+		kept       bool
+	}{"lives": {late: true, kept: true}, "exits": {flags: 4}, "exits, late": {flags: 4, late: true, gone: true}, "hangs while it exits": {flags: 4, late: true, kept: true}} {
 		root := t.TempDir()
 		host := &machine.Host{Proc: proc.New(root)}
 		l := job.Lease{ID: "k3f9", UID: uint32(os.Geteuid()), PID: pid - 1, Start: 50, Devices: []gpu.UUID{"GPU-1"}, Namespace: host.Proc.Namespace()} //nolint:gosec // a uid
@@ -57,7 +58,13 @@ func TestUnattendedExiting(t *testing.T) {
 		if err := os.Symlink(lock, filepath.Join(own, "fd/20")); err != nil {
 			t.Fatal(err)
 		}
-		if got := Unattended(host, folder, l, true); got.Ended != c.kept || len(got.HeldBy) > 0 != c.kept {
+		if c.gone {
+			go func() {
+				time.Sleep(50 * time.Millisecond)
+				_ = os.RemoveAll(own)
+			}()
+		}
+		if got := Unattended(host, folder, l, c.late); got.Ended != c.kept || len(got.HeldBy) > 0 != c.kept {
 			t.Errorf("one that %s: %+v", name, got)
 		}
 	}

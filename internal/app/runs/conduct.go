@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"gpuard/internal/host/interrupt"
 	"gpuard/internal/host/journal"
 	"gpuard/internal/host/proctree"
+	"gpuard/internal/host/sys"
 )
 
 // Folder is a folder with a journal, which this process has locked.
@@ -95,6 +98,18 @@ type conductor struct {
 	strays  chan strayEnd // ends of runs that no runner waits for
 	left    []stray       // those runs
 	fruit   int           // runners in a row that ended without having done anything
+
+	mu      sync.Mutex
+	runners []int // PIDs of the last ones that this process has started
+}
+
+// awaits reports whether this process itself waits for a child of its own: for all but what a killed runner had beside its runs, such
+// as what measures, which is in the session of the runner.
+func (c *conductor) awaits(pid int) bool {
+	p, found := sys.ReadProcess(pid)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !found || p.Session == pid || !slices.Contains(c.runners, p.Session)
 }
 
 // patience is how many of those there may be.
@@ -104,8 +119,7 @@ const patience = 3
 // it; nil none.
 func (f *Folder) Conduct(ctx context.Context, show func(Progress)) (heard os.Signal, err error) {
 	c := &conductor{Folder: f, show: show, strays: make(chan strayEnd), now: Progress{Began: time.Now(), Count: f.State.Count, Before: f.State.Count.Done()}}
-	all := func(int) bool { return true } // all children are reaped below
-	c.tree, c.caught = proctree.Adopt(all, machine.OwnHelper, isKeeper), interrupt.Catch()
+	c.tree, c.caught = proctree.Adopt(c.awaits, machine.OwnHelper, isKeeper), interrupt.Catch()
 	err = c.recover()
 	for err == nil && c.heard == nil && c.failure == nil && (f.State.Startable() || f.Queue && len(c.left) > 0) {
 		if f.State.Startable() {
@@ -143,6 +157,9 @@ func (c *conductor) employ(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot start the runner: %w", err)
 	}
+	c.mu.Lock()
+	c.runners = append(c.runners[max(0, len(c.runners)-7):], cmd.Process.Pid)
+	c.mu.Unlock()
 	received, ended := make(chan message, 16), make(chan struct{})
 	go receive(theirs, received)
 	go func() {

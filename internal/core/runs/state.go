@@ -357,16 +357,14 @@ func (s *State) gone(run int) {
 }
 
 // RestBeforeRetry is how much is left at now of the pause before a failed run is started again; first is the shortest pause. It
-// is 0 for a run that has not failed, and after a fault of the machine. It is never longer than the whole pause, even if the
-// clock was set back.
+// is 0 for a run that has not failed, after a fault of the machine, and where the clock was set back behind the failure.
 func (s *State) RestBeforeRetry(run int, first time.Duration, now time.Time) time.Duration {
 	r := &s.Runs[run]
 	e := r.Last()
-	if r.Phase != Waiting || r.failures == 0 || e.Kind != End || e.Stopped || e.Fault != "" {
+	if r.Phase != Waiting || r.failures == 0 || e.Kind != End || e.Stopped || e.Fault != "" || now.Before(e.At) {
 		return 0
 	}
-	pause := supervise.Pause(first, int(r.streak))
-	return min(max(pause-now.Sub(e.At), 0), pause)
+	return max(supervise.Pause(first, int(r.streak))-now.Sub(e.At), 0)
 }
 
 // DescribeRetry says why a waiting run is started again, and for which time; "" for one that has not failed.

@@ -48,56 +48,79 @@ func (l *Locks) Await(name string) error {
 // Drop gives up the lock of a name.
 func (l *Locks) Drop(name string) { _ = l.do(unix.F_OFD_SETLK, unix.F_UNLCK, name) }
 
-// mostNotes is how much is read of what was left for the next process.
-const mostNotes = 1 << 20
+// Members is what belongs to a lease although it has left its tree: PIDs and their starts, by lease. Without it what enforces
+// shares does not count these.
+type Members = map[string]map[int]uint64
 
-// Notes are the content of the file: what one measuring process has found out, for the next one and for the history.
-type Notes struct {
-	Members map[string]map[int]uint64 `json:"members"` // what belongs to a lease although it has left its tree: PIDs and their starts
-	Used    map[string]quota.Measured `json:"used"`    // by lease
+// Used is what was measured, by lease: for the history alone.
+type Used = map[string]quota.Measured
+
+// note is a part of the file, in which one measuring process leaves something for the next one: a JSON value, and behind it
+// what is left of an earlier, longer one.
+type note struct {
+	lock string
+	at   int64 // of noteSize bytes
 }
 
-// notesLock is the name of the lock for writing notes.
-const notesLock = "notes"
+const noteSize = 1 << 20
 
-// ChangeNotes changes the notes in the file. It gives up after 10 ms while another process writes, because that may be stopped:
-// the caller changes them again soon.
-func (l *Locks) ChangeNotes(change func(*Notes)) {
-	for try := 0; !l.Take(notesLock); try++ {
-		if try == 10 {
-			return
+var (
+	noteOfMembers = note{"members", 0}
+	noteOfUse     = note{"use", noteSize}
+)
+
+// ChangeMembers changes what is noted of members, and reports whether it could. It gives up after so long while another
+// process changes them, because that may be stopped.
+func (l *Locks) ChangeMembers(patience time.Duration, change func(Members)) bool {
+	return changeNote(l, noteOfMembers, patience, change)
+}
+
+// ChangeUsed does so with what was measured.
+func (l *Locks) ChangeUsed(patience time.Duration, change func(Used)) bool {
+	return changeNote(l, noteOfUse, patience, change)
+}
+
+// Members are those in the file. What cannot be read is empty.
+func (l *Locks) Members() Members { return readNote[map[int]uint64](l, noteOfMembers) }
+
+// Used is what the file says was measured. What cannot be read is empty.
+func (l *Locks) Used() Used { return readNote[quota.Measured](l, noteOfUse) }
+
+func changeNote[T any](l *Locks, n note, patience time.Duration, change func(map[string]T)) bool {
+	for end := time.Now().Add(patience); !l.Take(n.lock); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return false
 		}
-		time.Sleep(time.Millisecond)
 	}
-	defer l.Drop(notesLock)
+	defer l.Drop(n.lock)
 
-	notes := l.ReadNotes()
-	change(&notes)
-	text, err := json.Marshal(notes)
-	if err == nil {
-		_, err = l.file.WriteAt(text, 0)
+	values := readNote[T](l, n)
+	change(values)
+	text, err := json.Marshal(values)
+	if err != nil || len(text) > noteSize {
+		return false
 	}
-	if err == nil {
-		_ = l.file.Truncate(int64(len(text)))
-	}
+	_, err = l.file.WriteAt(text, n.at)
+	return err == nil
 }
 
-// ReadNotes reads the notes. Another process may be writing them, so it reads until two readings are the same. Notes that cannot
-// be read are empty.
-func (l *Locks) ReadNotes() (notes Notes) {
-	var before []byte
+// readNote reads until two readings are the same: another process may be writing.
+func readNote[T any](l *Locks, n note) map[string]T {
+	var before json.RawMessage
 	for range 10 {
-		text, err := io.ReadAll(io.NewSectionReader(l.file, 0, mostNotes))
-		if err != nil || len(text) == 0 {
-			return Notes{}
+		begin := make([]byte, 1)
+		if _, _ = l.file.ReadAt(begin, n.at); begin[0] != '{' { // nothing was noted
+			break
 		}
-		if bytes.Equal(text, before) && json.Unmarshal(text, &notes) == nil {
-			return notes
+		var text json.RawMessage
+		values := map[string]T{}
+		if err := json.NewDecoder(io.NewSectionReader(l.file, n.at, noteSize)).Decode(&text); err == nil && bytes.Equal(text, before) && json.Unmarshal(text, &values) == nil {
+			return values
 		}
-		before, notes = text, Notes{}
+		before = text
 		time.Sleep(time.Millisecond)
 	}
-	return notes
+	return map[string]T{}
 }
 
 // OpenLocks opens the locks that Start has handed over. number is that of the descriptor.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/quota"
 )
 
 // TestMain makes the test program the child of Start: it writes down its arguments, and whether it has the locks.
@@ -88,8 +90,19 @@ func TestLocks(t *testing.T) {
 	if !again || !one.Take("a") || !two.Take("b") || two.Take("a") || one.Take("b") {
 		t.Error("they are not apart")
 	}
-	one.ChangeNotes(func(n *Notes) { n.Members = map[string]map[int]uint64{"some lease": {1: 2, 3: 4}, "another": {5: 6}} })
-	two.ChangeNotes(func(n *Notes) { delete(n.Members, "some lease") })
+	if !one.ChangeMembers(0, func(m Members) { m["some lease"], m["another"] = map[int]uint64{1: 2, 3: 4}, map[int]uint64{5: 6} }) ||
+		!two.ChangeMembers(0, func(m Members) { delete(m, "some lease") }) {
+		t.Error("the members cannot be changed")
+	}
+	three := open(t, path)
+	defer three.Close()
+	if !three.Take("members") || two.ChangeMembers(5*time.Millisecond, func(Members) {}) {
+		t.Error("two change the members at the same time")
+	}
+	if !two.ChangeUsed(0, func(u Used) { u["another"] = quota.Measured{Peak: 7} }) { // where something else is changed
+		t.Error("the use cannot be changed")
+	}
+	three.Drop("members")
 	got := make(chan error)
 	go func() { got <- two.Await("a") }()
 	one.Drop("a")
@@ -97,14 +110,14 @@ func TestLocks(t *testing.T) {
 		t.Errorf("it was not handed over: %v", err)
 	}
 	two.Close()
-	if notes := one.ReadNotes(); len(notes.Members) != 1 || notes.Members["another"][5] != 6 || !one.Take("a") || !one.Take("b") {
-		t.Errorf("%v is left", notes)
+	if members, used := one.Members(), one.Used(); len(members) != 1 || members["another"][5] != 6 || used["another"].Peak != 7 || !one.Take("a") || !one.Take("b") {
+		t.Errorf("%v and %v are left", members, used)
 	}
-	if err := os.WriteFile(path, []byte(`{"members": {"another": {"5": 6}}, "used": {`), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(`{"another": {"5": 6`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if notes := one.ReadNotes(); notes.Members != nil {
-		t.Errorf("%v is left of what was cut", notes)
+	if members, used := one.Members(), one.Used(); len(members) != 0 || len(used) != 0 {
+		t.Errorf("%v and %v are left of what was cut", members, used)
 	}
 }
 
