@@ -41,7 +41,7 @@ func workloads() []workload {
 				return timed(b, command(fake.run(gpuard, "true"), fake.env))
 			}
 		}},
-		{"kill -9 to the start of the next one", 60, func(b *testing.B, gpuard string) func() time.Duration {
+		{"kill -9 to the start of the next one", 200, func(b *testing.B, gpuard string) func() time.Duration {
 			fake, heard := overFake(b, 1), newEar(b)
 			says := fake.waits(gpuard, nil, "sh", "-c", "echo $$ >"+heard.path+"; exec sleep 1000")
 			c := &chain{line: fake.leases, next: func() { startAside(b, command(says, fake.env)) }}
