@@ -46,7 +46,6 @@ func workloads() []workload {
 			says := fake.waits(gpuard, nil, "sh", "-c", "echo $$ >"+heard.path+"; exec sleep 1000")
 			c := &chain{line: fake.leases, next: func() { startAside(b, command(says, fake.env)) }}
 			c.begin(heard)
-			b.Cleanup(func() { c.end(heard) })
 			return func() time.Duration {
 				c.hand(heard)
 				return c.spent[len(c.spent)-1]
@@ -58,7 +57,7 @@ func workloads() []workload {
 				return timed(b, command([]string{gpuard, "submit", "-q", "--hold", "--cpu", "--", "true"}, env))
 			}
 		}},
-		{"500 durable jobs", 12, func(b *testing.B, gpuard string) func() time.Duration {
+		{"500 durable jobs", 20, func(b *testing.B, gpuard string) func() time.Duration {
 			return func() time.Duration {
 				env := []string{"XDG_STATE_HOME=" + b.TempDir()}
 				began := time.Now()
@@ -67,7 +66,7 @@ func workloads() []workload {
 				return time.Since(began)
 			}
 		}},
-		{"a sweep of 500", 12, func(b *testing.B, gpuard string) func() time.Duration {
+		{"a sweep of 500", 20, func(b *testing.B, gpuard string) func() time.Duration {
 			place, work, turn := overDemo(b), b.TempDir(), 0
 			inMemory(b, &place)
 			return func() time.Duration {

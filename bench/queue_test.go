@@ -20,8 +20,10 @@ func newQueue(b *testing.B, gpuard string, n int) (env []string, journal string)
 	b.Helper()
 	home := b.TempDir()
 	env = []string{"XDG_STATE_HOME=" + home}
-	journal = filepath.Join(home, "gpuard", "queue", "journal")
 	timed(b, command([]string{gpuard, "submit", "-q", "--hold", "--cpu", "--", "true"}, env))
+	for _, path := range must(filepath.Glob(filepath.Join(home, "gpuard", "hosts", "*", "queue", "journal"))) {
+		journal = path
+	}
 	grow(b, journal, n)
 	return env, journal
 }
