@@ -37,21 +37,21 @@ const mostBlind = 3
 
 // measurer is the life of such a process.
 type measurer struct {
-	host      *machine.Host
-	folder    *store.Folder
-	locks     *quotawatch.Locks
-	first     string                    // the lease for which it was started; it ends with that
-	what      string                    // it measures: all shares of its user, all other leases, or one lease
-	every     time.Duration             // between two measurements
-	leases    map[string]*measuring     // that are measured
-	left      map[string]bool           // leases that are left to a process of their own
-	ended     chan struct{}             // has a value when the process of a lease has ended
-	members   quotawatch.Members        // as noted by the process that measured before
-	before    quotawatch.Used           // likewise
-	held      []job.Lease               // leases of all users, as read last
-	used      map[string]quota.Measured // of the leases that are measured
-	began     time.Time
-	sampleDue time.Time // when the use of the leases is noted again
+	host       *machine.Host
+	folder     *store.Folder
+	locks      *quotawatch.Locks
+	first      string                    // the lease for which it was started; it ends with that
+	what       string                    // it measures: all shares of its user, all other leases, or one lease
+	every      time.Duration             // between two measurements
+	leases     map[string]*measuring     // that are measured
+	left       map[string]bool           // leases that are left to a process of their own
+	ended      chan struct{}             // has a value when the process of a lease has ended
+	oldMembers quotawatch.Members        // as noted by the process that measured before
+	oldUsed    quotawatch.Used           // likewise
+	held       []job.Lease               // leases of all users, as read last
+	used       map[string]quota.Measured // of the leases that are measured
+	began      time.Time
+	sampleDue  time.Time // when the use of the leases is noted again
 }
 
 // noteKey is the name of a lease among the members in the notes, for one start of its command.
@@ -79,7 +79,7 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 	host.Say = func(string) {}
 	m := &measurer{host: host, folder: folder, locks: locks, first: args[2], what: args[3], every: cmp.Or(host.Times.Measure, measuredEvery), began: time.Now(),
 		leases: map[string]*measuring{}, left: map[string]bool{}, ended: make(chan struct{}, 1), used: map[string]quota.Measured{}}
-	m.members, m.before = locks.Members(), locks.Used()
+	m.oldMembers, m.oldUsed = locks.Members(), locks.Used()
 	mps := false
 	for due := time.Now(); m.update() && ctx.Err() == nil; {
 		if w := m.leases[m.first]; w != nil {
@@ -157,7 +157,7 @@ func (m *measurer) add(l job.Lease) {
 	if l.Quota == job.NoQuota { // it could not be measured, and may be by now
 		w.level = job.Watch
 	}
-	for pid, start := range m.members[noteKey(&l)] {
+	for pid, start := range m.oldMembers[noteKey(&l)] {
 		w.members[pid] = start
 	}
 	if uid, ok := m.host.Proc.Owner(l.PID); ok {
@@ -279,19 +279,25 @@ const notesKept = 10 * time.Minute
 // leaveNotes writes down what belongs to shares, for the process that measures them next, and what leases have used. It reports
 // whether it could.
 func (m *measurer) leaveNotes(patience time.Duration) (done bool) {
-	done = m.what != allShares || m.locks.ChangeMembers(patience, func(noted quotawatch.Members) {
-		own := fmt.Sprint(m.host.Proc.Namespace(), " ")
-		maps.DeleteFunc(noted, func(key string, _ map[int]uint64) bool { return strings.HasPrefix(key, own) })
-		for _, w := range m.leases {
-			noted[noteKey(&w.lease)] = w.members
-		}
-	})
-	if !m.locks.ChangeUsed(patience, func(noted quotawatch.Used) {
+	areMembersNoted := true
+	if m.what == allShares {
+		areMembersNoted = m.locks.ChangeMembers(patience, m.replaceMembers)
+	}
+	isUseNoted := m.locks.ChangeUsed(patience, func(noted quotawatch.Used) {
 		maps.DeleteFunc(noted, func(_ string, u quota.Measured) bool { return time.Since(u.Until) > notesKept })
 		maps.Copy(noted, m.used)
-	}) {
-		return false
+	})
+	if isUseNoted {
+		maps.DeleteFunc(m.used, func(id string, _ quota.Measured) bool { return m.leases[id] == nil })
 	}
-	maps.DeleteFunc(m.used, func(id string, _ quota.Measured) bool { return m.leases[id] == nil })
-	return done
+	return areMembersNoted && isUseNoted
+}
+
+// replaceMembers notes what belongs to the shares of this PID namespace.
+func (m *measurer) replaceMembers(noted quotawatch.Members) {
+	own := fmt.Sprint(m.host.Proc.Namespace(), " ")
+	maps.DeleteFunc(noted, func(key string, _ map[int]uint64) bool { return strings.HasPrefix(key, own) })
+	for _, w := range m.leases {
+		noted[noteKey(&w.lease)] = w.members
+	}
 }

@@ -72,7 +72,7 @@ func (w *measuring) measureOnce(ctx context.Context, r *reading) (over bool) {
 func (w *measuring) noteUse(r *reading) {
 	u, known := w.used[w.lease.ID]
 	if !known { // by the process that measured before
-		u = w.before[w.lease.ID]
+		u = w.oldUsed[w.lease.ID]
 	}
 	if u.Until.Before(w.lease.Since) {
 		u = quota.Measured{}

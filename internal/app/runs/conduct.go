@@ -100,8 +100,11 @@ type conductor struct {
 	fruit   int           // runners in a row that ended without having done anything
 
 	mu      sync.Mutex
-	runners []int // PIDs of the last ones that this process has started
+	runners []int // PIDs of the last ones that this process has started: at most mostRunners
 }
+
+// mostRunners is of how many runners this process knows that they were its own: a PID is used again some day.
+const mostRunners = 8
 
 // awaits reports whether this process itself waits for a child of its own: for all but what a killed runner had beside its runs, such
 // as what measures, which is in the session of the runner.
@@ -158,7 +161,7 @@ func (c *conductor) employ(ctx context.Context) error {
 		return fmt.Errorf("cannot start the runner: %w", err)
 	}
 	c.mu.Lock()
-	c.runners = append(c.runners[max(0, len(c.runners)-7):], cmd.Process.Pid)
+	c.runners = append(c.runners[max(0, len(c.runners)-mostRunners+1):], cmd.Process.Pid)
 	c.mu.Unlock()
 	received, ended := make(chan message, 16), make(chan struct{})
 	go receive(theirs, received)

@@ -118,9 +118,15 @@ func (l *Log) awaitCopied() {
 	defer l.asking.Unlock()
 	l.question++
 	_ = l.ask.SetDeadline(time.Now().Add(copied))
-	answer := []byte{l.question}
-	for _, err := l.ask.Write(answer); err == nil; {
-		if _, err = l.ask.Read(answer); answer[0] == l.question { // else it came too late
+	if _, err := l.ask.Write([]byte{l.question}); err != nil {
+		return
+	}
+
+	answer := make([]byte, 1)
+	for {
+		_, err := l.ask.Read(answer)
+		isLate := answer[0] != l.question // an answer to an earlier question
+		if err != nil || !isLate {
 			return
 		}
 	}
@@ -187,7 +193,7 @@ func Copy(args []string) error {
 	for _, s := range streams {
 		both.Go(func() { s.copy(w) })
 	}
-	go w.answer(os.NewFile(4, "questions"), streams)
+	go w.answerQuestions(os.NewFile(4, "questions"), streams)
 	both.Wait()
 	return w.failed
 }
@@ -207,7 +213,7 @@ func (s stream) copy(w *writer) {
 	for show := true; err == nil; {
 		n := 0
 		ended := conn.Read(func(fd uintptr) bool {
-			n, err = w.take(int(fd), part) //nolint:gosec // a descriptor
+			n, err = w.copyReadable(int(fd), part) //nolint:gosec // a descriptor
 			return !errors.Is(err, unix.EAGAIN)
 		})
 		if ended != nil || err != nil || n == 0 {
@@ -224,8 +230,8 @@ func (s stream) copy(w *writer) {
 	}
 }
 
-// unread is how many bytes are in the pipe (FIONREAD); 0 when it is closed.
-func (s stream) unread() (bytes int) {
+// countUnread is how many bytes are in the pipe (FIONREAD); 0 when it is closed.
+func (s stream) countUnread() (bytes int) {
 	if conn, err := s.from.SyscallConn(); err == nil {
 		_ = conn.Control(func(fd uintptr) { bytes, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) //nolint:gosec // a descriptor
 	}
@@ -259,8 +265,8 @@ type writer struct {
 	failed error
 }
 
-// take copies what can be read from a pipe now into the file. What is in no pipe any more is in the file when the mutex is free.
-func (w *writer) take(pipe int, part []byte) (n int, err error) {
+// copyReadable copies what can be read from a pipe now into the file. What is in no pipe any more is in the file when the mutex is free.
+func (w *writer) copyReadable(pipe int, part []byte) (n int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for n, err = unix.Read(pipe, part); errors.Is(err, unix.EINTR); {
@@ -272,13 +278,13 @@ func (w *writer) take(pipe int, part []byte) (n int, err error) {
 	return n, err
 }
 
-// answer answers each question when everything is copied, or who asked waits no longer.
-func (w *writer) answer(asked *os.File, streams []stream) {
+// answerQuestions answers each question when everything is copied, or who asked waits no longer.
+func (w *writer) answerQuestions(asked *os.File, streams []stream) {
 	for question := make([]byte, 1); ; {
 		if _, err := asked.Read(question); err != nil {
 			return
 		}
-		for end := time.Now().Add(copied); w.behind(streams) && time.Now().Before(end); {
+		for end := time.Now().Add(copied); w.isBehind(streams) && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		if _, err := asked.Write(question); err != nil {
@@ -287,11 +293,11 @@ func (w *writer) answer(asked *os.File, streams []stream) {
 	}
 }
 
-// behind reports whether something is still to be copied.
-func (w *writer) behind(streams []stream) bool {
+// isBehind reports whether something is still to be copied.
+func (w *writer) isBehind(streams []stream) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.ContainsFunc(streams, func(s stream) bool { return s.unread() > 0 })
+	return slices.ContainsFunc(streams, func(s stream) bool { return s.countUnread() > 0 })
 }
 
 // write does not fail the command. If the disk is full, the log is not complete, which is reported once.

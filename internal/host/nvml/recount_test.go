@@ -106,11 +106,11 @@ func (c *counter) recovers(line, want string) {
 // process.
 func TestRecount(t *testing.T) {
 	t.Parallel()
-	t.Run("while somebody listens", func(t *testing.T) {
+	t.Run("while a listener waits", func(t *testing.T) {
 		t.Parallel()
 		c := newCounter(t)
 		c.Add(fakegpu.A100(1))
-		c.ask("", "a device that nobody told of", "1 <nil>")
+		c.ask("", "a device that was added, but not announced", "1 <nil>")
 		c.ask("anew", "counted anew", "2 <nil>")
 		c.Add(fakegpu.A100(2))
 		c.list(1)
@@ -118,8 +118,8 @@ func TestRecount(t *testing.T) {
 		id := "GPU-fa4e0000-0000-4000-8000-000000000000"
 		c.Add(fakegpu.A100(3))
 		c.ask("listen "+id, "the first answer of one that listens", "3 <nil>")
-		c.ask("anew", "while somebody listens", "3 <nil>")
-		c.ask("end", "when nobody listens any more", "3 <nil>")
+		c.ask("anew", "while a listener waits", "3 <nil>")
+		c.ask("end", "when the listener has ended", "3 <nil>")
 		c.ask("anew", "afterwards", "4 <nil>")
 	})
 	t.Run("while a device hangs", func(t *testing.T) {
