@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/gate"
-	"gpuard/test/executable"
 )
 
 // chaosTime is how long each chaos lasts.
@@ -55,16 +54,8 @@ func newChaos(t *testing.T, state string) *chaos {
 		c.users = []uint32{0, bob, 2, 3}
 	}
 	bin := t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, err := os.ReadFile(self)
-	if err != nil {
-		t.Fatal(err)
-	}
 	c.program = filepath.Join(bin, "gpuard")
-	executable.Write(t, c.program, code)
+	linkProgram(t, c.program)
 	c.job = filepath.Join(bin, "occupy")
 	if err := os.Symlink("gpuard", c.job); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 	"gpuard/internal/gate"
-	"gpuard/test/executable"
 )
 
 // with adds variables to a command.
@@ -120,16 +118,8 @@ func TestDriverOthersLeaseInTheEnvironment(t *testing.T) {
 // forEverybody puts the program where every user can start it.
 func (r *rack) forEverybody() string {
 	r.t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	code, err := os.ReadFile(self)
 	path := filepath.Join(r.Dir, "bin", "gpuard")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	executable.Write(r.t, path, code)
+	linkProgram(r.t, path)
 	return path
 }
 

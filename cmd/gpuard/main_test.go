@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -36,39 +36,36 @@ func TestMain(m *testing.M) {
 	}
 	roles := map[string]func(){"gpuard": main, "hasty": hasty, "sampling": sampling, "trusting": trusting, "pausing": pausing, "lasting": lastingly, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
 		"surveyed": surveyed, "strict": strict, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "threadless": threadless, "rank": rank, "torchagent": torchagent, "served": served, "kubectl": kubectl.Main, "stubengine": stubEngine, "contained": inContainer}
-	temporary := apart.Temporary()
-	if roles[filepath.Base(os.Args[0])] == nil {
-		var err error
-		if place, err = apart.Enter(); err == nil {
-			err = os.Setenv("TMPDIR", place.Root()) // for the programs under these names, so that they go with it
-		}
-		if err != nil {
-			panic(err)
-		}
+	if name := filepath.Base(os.Args[0]); roles[name] != nil {
+		os.Args[0] = name
+		roles[name]()
+		os.Exit(0)
 	}
-	testscript.Main(heedful{m, temporary}, roles)
+	os.Exit(runTests(m, slices.Collect(maps.Keys(roles))))
 }
 
 // place is where the tests are; nil in the programs that they start.
 var place *apart.Place
 
-// heedful are the tests, which may be run by something that ignores hangups (nohup): what they start must not.
-type heedful struct {
-	*testing.M
-	temporary string
-}
-
-func (h heedful) Run() int {
-	if err := os.Setenv("TMPDIR", h.temporary); err != nil {
+// runTests runs the tests, which find this program under the names.
+func runTests(m *testing.M, names []string) int {
+	var err error
+	if place, err = apart.Enter(); err == nil {
+		err = place.Offer(names...)
+	}
+	if err != nil {
 		panic(err)
 	}
 	unix.Umask(0o022) // a project in a folder that a group can write is not used
-	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT} {
-		if signal.Ignored(sig) {
-			signal.Notify(make(chan os.Signal, 1), sig)
-		}
+	return place.Leave(m.Run())
+}
+
+// linkProgram gives this program another name. What go test has built is in a folder that other users cannot enter.
+func linkProgram(t testing.TB, path string) {
+	t.Helper()
+	if err := os.Link(filepath.Join(place.Root(), "bin/gpuard"), path); err != nil {
+		t.Fatal(err)
 	}
-	return place.Leave(h.M.Run())
 }
 
 // TestScript runs the program from outside: one file in testdata/script per theme.

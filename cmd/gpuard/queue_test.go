@@ -201,7 +201,7 @@ func TestQueueUsers(t *testing.T) {
 	program := l.forEverybody()
 	same(t, "root makes the folder of the leases", l.run("run", "-q", "--", "true").code, 0)
 	users := []uint32{41001, 41002, 41003}
-	const each = 20 // of which the first two last until one of everybody has begun: four GPUs suffice for that only in a fair order
+	each := gate.Soaked(20, 8) // of which the first two last until one of everybody has begun: four GPUs suffice for that only in a fair order
 	order := filepath.Join(l.marks, "order")
 	if err := os.WriteFile(order, nil, 0o666); err != nil { //nolint:gosec // all write there
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestQueueUsers(t *testing.T) {
 			t.Errorf("another user can %s: %q", script, got.out)
 		}
 	}
-	same(t, "jobs of another", run(t, l.inside(users[1], "env", program+" cancel 21")).code, 2)
+	same(t, "jobs of another", run(t, l.inside(users[1], "env", fmt.Sprint(program, " cancel ", each+1))).code, 2)
 }
 
 // TestQueueKill kills both processes of a queue, those that hand in, and jobs, at random moments while jobs come and go.

@@ -46,7 +46,7 @@ func TestSimulateManyLines(t *testing.T) {
 		policy string
 		lines  int
 		each   time.Duration // of the processors, for one line
-	}{{"fifo", gate.Soaked(10_000_000, 40_000), 100 * time.Microsecond}, {"own", gate.Soaked(1_000_000, 4_000), 500 * time.Microsecond}}
+	}{{"fifo", gate.Soaked(10_000_000, 20_000), 100 * time.Microsecond}, {"own", gate.Soaked(1_000_000, 2_000), 500 * time.Microsecond}}
 	for _, c := range traces {
 		prepared := program(t, stateFolder(t), nil, "simulate", "--gpus", "8", "--policy", c.policy, "--json", "-")
 		cmd := exec.CommandContext(t.Context(), prepared.Path) // ten million take longer than others may

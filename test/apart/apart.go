@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -180,6 +181,31 @@ func (p *Place) makePath(folders []string, callers string) (string, error) {
 		}
 	}
 	return strings.Join(path, ":"), nil
+}
+
+// Offer puts this program into the PATH of the tests, under each of the names. It is copied once, as the folder may be on another
+// filesystem than what go test has built; the other names are links.
+func (p *Place) Offer(names ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	from, err := os.Open(self) //nolint:gosec // this program
+	if err != nil {
+		return err
+	}
+	defer from.Close() //nolint:errcheck // it was read
+	first := p.in("bin/" + names[0])
+	to, err := os.OpenFile(first, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755) //nolint:gosec // tests act as other users
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	err = errors.Join(err, to.Close())
+	for _, name := range names[1:] {
+		err = errors.Join(err, os.Link(first, p.in("bin/"+name)))
+	}
+	return err
 }
 
 // shows reports whether a folder has a program that tests must not find.

@@ -149,3 +149,28 @@ func TestPath(t *testing.T) {
 		}
 	}
 }
+
+// TestOffer: this program is in PATH under each name, as one file, which other users can execute.
+func TestOffer(t *testing.T) {
+	t.Parallel()
+	p := &Place{root: t.TempDir()}
+	if err := os.Mkdir(p.in("bin"), 0o755); err != nil { //nolint:gosec // tests act as other users
+		t.Fatal(err)
+	}
+	if err := p.Offer("one", "two", "three"); err != nil {
+		t.Fatal(err)
+	}
+	first, err := os.Stat(p.in("bin/one"))
+	if err != nil || first.Mode().Perm()&0o005 != 0o005 {
+		t.Fatal(first, err)
+	}
+	for _, name := range []string{"two", "three"} {
+		if info, err := os.Stat(p.in("bin/" + name)); err != nil || !os.SameFile(first, info) {
+			t.Error(name, err)
+		}
+	}
+	cmd := exec.Command(p.in("bin/three"), "-test.run", "^$")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%s, %v", out, err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/visible"
+	"gpuard/internal/gate"
 )
 
 // TestMalformed: names, notes, commands and environments of any bytes are kept as they are, or with the mark of Unicode
@@ -32,7 +33,7 @@ func TestMalformed(t *testing.T) {
 		return b.String()
 	}
 	q := open(t, filepath.Join(t.TempDir(), "state"))
-	const jobs = 10_000
+	jobs := gate.Soaked(10_000, 3_000)
 	var names []string
 	var envs []visible.Env
 	for range jobs {
