@@ -27,19 +27,8 @@ func locked() bool {
 }
 
 func main() {
-	deepen(0)
 	launch.DefaultSignals()
 	os.Exit(start("/", machine.Times{}))
-}
-
-// deepen makes this goroutine's stack large while there is little on it. Otherwise it would be copied from 2 KiB to 64
-// KiB in five steps, and each step finds all functions on it: a twentieth of the time of a run.
-//
-//go:noinline
-func deepen(at int) byte {
-	var room [40 << 10]byte
-	room[at] = 1
-	return room[len(room)-1-at]
 }
 
 func start(root string, times machine.Times) int { return entry.Start(root, times, cli.Views{}) }

@@ -360,8 +360,9 @@ func TestServeWrongDevice(t *testing.T) {
 		return strings.Contains(page.said.String(), fmt.Sprintf("process %d of %s (%s) belongs to lease %s and uses GPU 1, which that lease does not have", astray.Process.Pid, nameOf(uint32(os.Geteuid())), filepath.Base(r.Job), lease))
 	})
 	_ = astray.Process.Kill()
-	// It rests seldom enough to get a tenth of a processor on a busy machine too, which is what is told.
-	spin := r.cmd("run", "-q", "--device", "0", "--name", "beside", "--", "sh", "-c", "echo $GPUARD_LEASE; while :; do i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; sleep 0.01; done")
+	// What is told is a tenth of a processor. Four together get that where thirty others compute too, and take less than one where none does.
+	const rests = "while :; do i=0; while [ $i -lt 8000 ]; do i=$((i+1)); done; sleep 0.05; done"
+	spin := r.cmd("run", "-q", "--device", "0", "--name", "beside", "--", "sh", "-c", "echo $GPUARD_LEASE; for i in 1 2 3; do ("+rests+") & done; "+rests)
 	spin.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	beside := begin(t, spin)
 	t.Cleanup(func() { _ = unix.Kill(-spin.Process.Pid, unix.SIGKILL) })

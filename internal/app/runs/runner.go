@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -47,7 +46,6 @@ const (
 	mostWaiting = 16                     // tickets of one user compete
 	short       = 20 * time.Millisecond  // a command that ends before needs no entry of its own name
 	soon        = 100 * time.Millisecond // for one of our own runs to end, before standing in the line for what others have
-	few         = 10_000                 // runs, of which the state needs little memory
 	youth       = 6 * time.Hour          // between two touches of a lease
 	retry       = 30 * time.Second       // before a run is tried again whose devices could not be read
 )
@@ -141,12 +139,8 @@ func Run(ctx context.Context, host *machine.Host, args []string, open func(ctx c
 	host.Loud = func(text string) { sendMessage(messageFD, message{Loud: text}) }
 	host.Stand = func(s *status.Standing) { sendMessage(messageFD, message{Stand: s, Moves: s == nil}) }
 	r := &runner{host: host, lock: lock, freed: make(chan struct{}, 1), starts: make(chan struct{}, 1), live: map[int]*claim.Seat{}, taken: map[int]bool{}, resting: map[int]bool{}, tickets: map[int]queue.Own{}, stops: map[int]func(){}, graces: map[int]time.Duration{}, limits: sync.OnceValue(limits.OfChildren)}
-	usual := debug.SetMemoryLimit(64 << 20) // reading a long journal leaves much garbage behind
 	r.work, err = open(ctx, host, args[0])
-	if debug.SetMemoryLimit(usual); err == nil {
-		if !r.work.Each && len(r.work.State.Runs) < few { // a queue may grow
-			debug.SetGCPercent(400) // the heap is small, and each run leaves some garbage behind
-		}
+	if err == nil {
 		err = r.open()
 	}
 	if err == nil {
