@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -127,6 +128,9 @@ func runContainer(folder string, args []string) int {
 	}
 	if err == nil {
 		_, err = begin.Write([]byte{'\n'}) // only now that others can see it
+		if errors.Is(err, unix.EPIPE) {    // and has one of them killed it
+			err = nil
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "cannot run a container:", err)

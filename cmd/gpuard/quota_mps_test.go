@@ -116,21 +116,44 @@ func TestQuotaMPSBroken(t *testing.T) {
 	r.nothingLeft()
 }
 
-// TestQuotaMPSShort: the daemon also ends after a job that never used its GPU and was over before the first check.
+// TestQuotaMPSShort: the daemon also ends after a job that never used its GPU and was over before the first check, and where it does not
+// answer at once when it is to end.
 func TestQuotaMPSShort(t *testing.T) {
 	t.Parallel()
-	r := newRack(t, fakegpu.GeForce(0))
-	temporary := t.TempDir()
-	_, heard, over := r.throughMPS("gpuard", temporary, nil, []string{"sh", "-c", `echo "daemon $(cat "$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid")"`})
-	<-over
-	var pid int
-	if _, said, _ := strings.Cut(heard.String(), "daemon "); said != "" {
-		_, _ = fmt.Sscan(said, &pid)
+	for name, before := range map[string]string{"answers": "", "fails once": "touch $FAIL; "} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRack(t, fakegpu.GeForce(0))
+			temporary, fail := t.TempDir(), filepath.Join(t.TempDir(), "fail")
+			r.insteadOfMPS(fmt.Sprintf("rm %s 2>/dev/null && exit 1", fail))
+			r.env = append(r.env, "FAIL="+fail)
+			_, heard, over := r.throughMPS("gpuard", temporary, nil, []string{"sh", "-c",
+				before + `pid=$(cat "$CUDA_MPS_PIPE_DIRECTORY/nvidia-cuda-mps-control.pid"); echo "daemon $pid $(cut -d " " -f 22 /proc/$pid/stat)"`})
+			<-over
+			var pid int
+			var start uint64
+			if _, said, _ := strings.Cut(heard.String(), "daemon "); said != "" {
+				_, _ = fmt.Sscan(said, &pid, &start)
+			}
+			if pid == 0 || start == 0 {
+				t.Fatalf("no daemon was there:\n%s", heard)
+			}
+			eventually(t, "the daemon has ended", func() bool { return !proc.New("/proc").Alive(pid, start) })
+			if _, err := os.Stat(fail); err == nil {
+				t.Error("the daemon was never asked")
+			}
+		})
 	}
-	if pid == 0 {
-		t.Fatalf("no daemon was there:\n%s", heard)
+}
+
+// insteadOfMPS has a script run before each call of the control program of MPS.
+func (r *rack) insteadOfMPS(script string) {
+	r.t.Helper()
+	control := filepath.Join(r.Dir, "bin/nvidia-cuda-mps-control")
+	if err := os.Rename(control, control+".real"); err != nil {
+		r.t.Fatal(err)
 	}
-	eventually(t, "the daemon has ended", func() bool { return !proc.New("/proc").Alive(pid, 0) })
+	executable.Write(r.t, control, fmt.Appendf(nil, "#!/bin/sh\n%s\nexec \"$0.real\" \"$@\"\n", script))
 }
 
 // TestQuotaMPSInside: what has all of a lease that goes through MPS goes through it too, so that its devices are
@@ -153,11 +176,8 @@ gpuard run $PRIVATE --no-wait --ids index -- sh -c "echo \$CUDA_VISIBLE_DEVICES 
 func TestQuotaMPSHangs(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
-	control, hang := filepath.Join(r.Dir, "bin/nvidia-cuda-mps-control"), filepath.Join(t.TempDir(), "hang")
-	if err := os.Rename(control, control+".real"); err != nil {
-		t.Fatal(err)
-	}
-	executable.Write(t, control, fmt.Appendf(nil, "#!/bin/sh\ntest -e %s && exec sleep 60\nexec \"$0.real\" \"$@\"\n", hang))
+	hang := filepath.Join(t.TempDir(), "hang")
+	r.insteadOfMPS(fmt.Sprintf("test -e %s && exec sleep 60", hang))
 	_, heard, over := r.throughMPS("gpuard", t.TempDir(), nil, []string{"sh", "-c",
 		fmt.Sprintf("touch %s; for i in 1 2 3 4; do fakegpu-job --gpu 0 --mem 4G & done; wait; rm %[1]s", hang)})
 	began := time.Now()

@@ -96,6 +96,9 @@ func (w *measuring) unreached(ctx context.Context, pid int, asked map[string]ans
 	return ""
 }
 
+// mostFailures is how often a daemon may fail to answer, as on a busy machine, until it is left running: nobody else ends it.
+const mostFailures = 3
+
 // departing is how long the clients of a lease that is over may still be on their daemon's list.
 const departing = 3 * time.Second
 
@@ -111,7 +114,7 @@ func (m *measurer) leave(ctx context.Context) {
 		return
 	}
 	defer unlock()
-	for end := time.Now().Add(departing); ; time.Sleep(100 * time.Millisecond) {
+	for failures, end := 0, time.Now().Add(departing); ; time.Sleep(100 * time.Millisecond) {
 		held, _ := m.folder.Leases()
 		if slices.ContainsFunc(held, func(l job.Lease) bool {
 			return l.UID == uint32(os.Geteuid()) && l.Quota == job.MPS && l.ID != m.first
@@ -119,10 +122,14 @@ func (m *measurer) leave(ctx context.Context) {
 			return
 		}
 		clients, err := c.Clients(ctx)
-		if err == nil && len(clients) == 0 {
-			_ = c.Quit(ctx)
+		unused := err == nil && len(clients) == 0
+		if unused {
+			err = c.Quit(ctx)
 		}
-		if err != nil || len(clients) == 0 || time.Now().After(end) {
+		if err != nil {
+			failures++
+		}
+		if failures == mostFailures || err == nil && (unused || time.Now().After(end)) {
 			return
 		}
 	}
