@@ -35,13 +35,18 @@ func outcome(now *service.Record, r *job.Result) {
 	}
 }
 
+// describeEnd says how a command ended; signal is "" if none has ended it.
+func describeEnd(code int, signal string) string {
+	if signal != "" {
+		return "ended by " + signal
+	}
+	return fmt.Sprintf("exit %d", code)
+}
+
 // finish is the end for good.
 func (k *keeper) finish(ctx context.Context, r *job.Result) {
 	doomed := k.quiet()
-	how := fmt.Sprintf("exit %d", r.Code)
-	if r.Signal != "" {
-		how = "ended by " + r.Signal
-	}
+	how := describeEnd(r.Code, r.Signal)
 	state := service.Failed
 	var why string
 	switch {

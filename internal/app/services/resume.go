@@ -9,8 +9,8 @@ import (
 
 	"gpuard/internal/core/service"
 	"gpuard/internal/core/supervise"
+	"gpuard/internal/host/batch"
 	"gpuard/internal/host/interrupt"
-	"gpuard/internal/host/launch"
 )
 
 // A keeper that begins finds out what is left of the one before it. A command of the same instance that lives is looked
@@ -41,9 +41,9 @@ func (k *keeper) resume(ctx context.Context, before service.Record) (done bool) 
 		return k.adopt(ctx, main)
 	case len(left) > 0: // the command is gone, and not what it started
 		k.own.endAll(before, interrupt.Named(before.Stop), before.Grace, k.hurry)
-		return k.unseen(ctx)
+		return k.recordUnkept(ctx, unkeptEnd{})
 	case before.State == service.Running || before.State == service.Ending:
-		return k.unseen(ctx)
+		return k.recordUnkept(ctx, unkeptEnd{})
 	}
 	k.fresh(before.Restarts, before.Streak)
 	return false
@@ -69,9 +69,8 @@ func (k *keeper) main(before service.Record, left []service.Process) service.Pro
 
 // adopt supervises a command that runs already, and reports whether the keeper is done.
 func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
-	fd, err := launch.Pidfd(main.PID)
-	if err != nil || !k.host.Proc.Alive(main.PID, main.Start) {
-		return k.unseen(ctx)
+	if !k.host.Proc.Alive(main.PID, main.Start) {
+		return k.recordUnkept(ctx, unkeptEnd{})
 	}
 	k.note(fmt.Sprintf("found process %d again; the gpuard beside it had been killed, so that a move to another GPU (drift) is not looked for until it is started anew", main.PID))
 	k.host.Env = k.environment()
@@ -91,9 +90,15 @@ func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
 		defer timer.Stop()
 		late = timer.C
 	}
+	ended := make(chan unkeptEnd, 1)
+	go func() {
+		how, seen := batch.AwaitOther(main.PID, main.Start)
+		ended <- unkeptEnd{how, seen}
+	}()
+	var end unkeptEnd
 	timedOut := false
 	select {
-	case <-launch.Exited(fd):
+	case end = <-ended:
 	case <-ctx.Done():
 	case why := <-k.unfit:
 		k.note(why.Why + ": ending the command")
@@ -101,12 +106,11 @@ func (k *keeper) adopt(ctx context.Context, main service.Process) (done bool) {
 		timedOut = true
 	}
 	k.own.endAll(k.snapshot(), interrupt.Named(k.task.Care.Stop), k.task.Spec.Grace, k.hurry)
-	_ = fd.Close()
 	if timedOut {
 		k.recordOver(service.Failed, fmt.Sprintf("its time was over (timeout: %s)", k.task.Spec.Timeout))
 		return true
 	}
-	return k.unseen(ctx)
+	return k.recordUnkept(ctx, end)
 }
 
 func (k *keeper) snapshot() service.Record {
@@ -115,13 +119,22 @@ func (k *keeper) snapshot() service.Record {
 	return k.record
 }
 
-// unseen handles an end whose exit status is unknown, because no keeper was alive. It reports whether the instance has
-// ended for good.
-func (k *keeper) unseen(ctx context.Context) (done bool) {
+// unkeptEnd is how a command ended whose keeper had been killed; seen is whether the kernel says so (since Linux 6.15).
+type unkeptEnd struct {
+	batch.Ended
+	seen bool
+}
+
+// recordUnkept deals with such an end, and reports whether the instance has ended for good.
+func (k *keeper) recordUnkept(ctx context.Context, how unkeptEnd) (done bool) {
 	doomed := k.quiet()
-	k.set(func(r *service.Record) { r.Exit, r.Signal = nil, "" })
+	k.set(func(r *service.Record) {
+		if r.Exit, r.Signal = nil, how.Signal; how.seen && how.Signal == "" {
+			r.Exit = &how.Code
+		}
+	})
 	last := k.snapshot()
-	end := supervise.End{Ran: time.Since(last.Since), Unfit: doomed.Why, Asked: ctx.Err() != nil}
+	end := supervise.End{Code: how.Code, Signal: how.Signal, Unseen: !how.seen, Ran: time.Since(last.Since), Unfit: doomed.Why, Asked: ctx.Err() != nil}
 	if doomed.Why != "" {
 		end.Ran = doomed.Well
 	}
@@ -132,10 +145,17 @@ func (k *keeper) unseen(ctx context.Context) (done bool) {
 		k.recordOver(service.Done, "it was ended")
 		return true
 	case !settled:
-		k.note("the command ended: starting it again")
+		k.note(end.Describe("") + ": starting it again")
 		k.fresh(last.Restarts+1, life.Streak)
 		return false
+	case !end.Failed():
+		k.recordOver(service.Done, "")
+		return true
 	}
-	k.recordOver(service.Failed, k.beyond(cmp.Or(doomed.Why, "it ended, with an unknown exit status: the gpuard that supervised it had been killed"), life.Streak))
+	why := describeEnd(how.Code, how.Signal)
+	if end.Unseen {
+		why = "it ended, with an unknown exit status: the gpuard that supervised it had been killed"
+	}
+	k.recordOver(service.Failed, k.beyond(cmp.Or(doomed.Why, why), life.Streak))
 	return true
 }

@@ -38,16 +38,19 @@ type End struct {
 	Asked    bool          // the end of the job was asked for
 	TimedOut bool          // its time was over
 	By       string        // the signal by which somebody has ended it, or the process that measures its share; "" nobody
+	Unseen   bool          // nobody saw how it ended, because whoever would have was killed: Code and Signal say nothing
 }
 
-// Failed reports whether it ended otherwise than a command does that has done its work.
-func (e End) Failed() bool { return e.Code != 0 || e.Signal != "" || e.Unfit != "" }
+// Failed reports whether it ended otherwise than a command does that has done its work, as far as is known.
+func (e End) Failed() bool { return e.Code != 0 || e.Signal != "" || e.Unfit != "" || e.Unseen }
 
 // How it ended, in few words: "exit 1", "SIGKILL".
 func (e End) How() string {
 	switch {
 	case e.Unfit != "":
 		return e.Unfit
+	case e.Unseen:
+		return "nobody saw how"
 	case e.Signal != "":
 		return e.Signal
 	}

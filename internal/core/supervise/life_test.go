@@ -82,6 +82,8 @@ func life(flags string) *Life {
 		l.Service, l.Care.Drift = true, []string{"sick"}
 	case "restart: on-failure:2":
 		l.Service, l.Care.Restart, l.Care.Limit = true, job.OnFailure, 2
+	case "restart: on-failure:1":
+		l.Service, l.Care.Restart, l.Care.Limit = true, job.OnFailure, 1
 	case "restart: always":
 		l.Service, l.Care.Restart = true, job.Always
 	}
@@ -133,6 +135,10 @@ func TestLives(t *testing.T) {
 			{End{Unfit: "unhealthy: no answer", Ran: 2 * time.Minute}, "", "again after 1s: the command ended (unhealthy: no answer): starting it again in 1.0 s"},
 			{one, lost, "elsewhere after 2s: the command ended (exit 1), and GPU 1 is gone: starting it again elsewhere in 2.0 s"},
 			{one, "", settled},
+		},
+		"restart: on-failure:1": {
+			{End{Unseen: true}, "", "again after 1s: the command ended (nobody saw how): starting it again in 1.0 s"},
+			{End{Unseen: true}, "", settled},
 		},
 		"restart: always": {
 			{done, "", "again after 1s: the command ended (exit 0): starting it again in 1.0 s"},
