@@ -129,7 +129,8 @@ type unkeptEnd struct {
 func (k *keeper) recordUnkept(ctx context.Context, how unkeptEnd) (done bool) {
 	doomed := k.quiet()
 	k.set(func(r *service.Record) {
-		if r.Exit, r.Signal = nil, how.Signal; how.seen && how.Signal == "" {
+		r.Exit, r.Signal = nil, how.Signal
+		if how.seen && how.Signal == "" {
 			r.Exit = &how.Code
 		}
 	})
