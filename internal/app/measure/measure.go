@@ -95,10 +95,21 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 		}
 	}
 	m.leaveNotes(time.Second)
-	if _, found := folder.Own(m.first); mps || !found && m.what == oneLease {
+	if (mps || m.what == oneLease) && m.awaitRemoval(ctx) {
 		m.leave(ctx)
 	}
 	return nil
+}
+
+// awaitRemoval waits until the lease is removed for which this process was started, as its holder does when the command has ended. It
+// reports whether it is: another process measures one that goes on.
+func (m *measurer) awaitRemoval(ctx context.Context) bool {
+	for end := time.Now().Add(departing); ; time.Sleep(10 * time.Millisecond) {
+		_, found := m.folder.Own(m.first)
+		if !found || ctx.Err() != nil || time.Now().After(end) {
+			return !found
+		}
+	}
 }
 
 // update finds the leases to measure, and reports whether the one is live for which this process was started.
