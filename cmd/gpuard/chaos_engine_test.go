@@ -127,8 +127,9 @@ func runContainer(folder string, args []string) int {
 		err = os.Rename(path, path+".json")
 	}
 	if err == nil {
-		_, err = begin.Write([]byte{'\n'}) // only now that others can see it
-		if errors.Is(err, unix.EPIPE) {    // and has one of them killed it
+		// Only now others can see it. One of them may have killed it already, which is no failure of its start.
+		_, err = begin.Write([]byte{'\n'})
+		if errors.Is(err, unix.EPIPE) {
 			err = nil
 		}
 	}

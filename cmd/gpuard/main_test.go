@@ -51,7 +51,7 @@ var place *apart.Place
 func runTests(m *testing.M, names []string) int {
 	var err error
 	if place, err = apart.Enter(); err == nil {
-		err = place.Offer(names...)
+		err = place.AddPrograms(names...)
 	}
 	if err != nil {
 		panic(err)

@@ -183,9 +183,9 @@ func (p *Place) makePath(folders []string, callers string) (string, error) {
 	return strings.Join(path, ":"), nil
 }
 
-// Offer puts this program into the PATH of the tests, under each of the names. It is copied once, as the folder may be on another
+// AddPrograms puts this program into the PATH of the tests, under each of the names. It is copied once, as the folder may be on another
 // filesystem than what go test has built; the other names are links.
-func (p *Place) Offer(names ...string) error {
+func (p *Place) AddPrograms(names ...string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err

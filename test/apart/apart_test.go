@@ -150,14 +150,14 @@ func TestPath(t *testing.T) {
 	}
 }
 
-// TestOffer: this program is in PATH under each name, as one file, which other users can execute.
-func TestOffer(t *testing.T) {
+// TestAddPrograms: this program is in PATH under each name, as one file, which other users can execute.
+func TestAddPrograms(t *testing.T) {
 	t.Parallel()
 	p := &Place{root: t.TempDir()}
 	if err := os.Mkdir(p.in("bin"), 0o755); err != nil { //nolint:gosec // tests act as other users
 		t.Fatal(err)
 	}
-	if err := p.Offer("one", "two", "three"); err != nil {
+	if err := p.AddPrograms("one", "two", "three"); err != nil {
 		t.Fatal(err)
 	}
 	first, err := os.Stat(p.in("bin/one"))

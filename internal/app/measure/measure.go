@@ -101,13 +101,16 @@ func Run(ctx context.Context, host *machine.Host, args []string) error {
 	return nil
 }
 
-// awaitRemoval waits until the lease is removed for which this process was started, as its holder does when the command has ended. It
-// reports whether it is: another process measures one that goes on.
+// removal is how long a holder may take to remove the lease of a command that has ended.
+const removal = 3 * time.Second
+
+// awaitRemoval waits until the lease is removed for which this process was started, and reports whether it is. A lease that goes on
+// needs its daemon; its holder starts another process that measures it.
 func (m *measurer) awaitRemoval(ctx context.Context) bool {
-	for end := time.Now().Add(departing); ; time.Sleep(10 * time.Millisecond) {
-		_, found := m.folder.Own(m.first)
-		if !found || ctx.Err() != nil || time.Now().After(end) {
-			return !found
+	for end := time.Now().Add(removal); ; time.Sleep(10 * time.Millisecond) {
+		over := isOver(m.folder, m.first)
+		if over || ctx.Err() != nil || time.Now().After(end) {
+			return over
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (w *measuring) unreached(ctx context.Context, pid int, asked map[string]ans
 	return ""
 }
 
-// mostFailures is how often a daemon may fail to answer, as on a busy machine, until it is left running: nobody else ends it.
+// mostFailures is how often a daemon is asked to end that does not answer, as on a busy machine. Nobody else ends it.
 const mostFailures = 3
 
 // departing is how long the clients of a lease that is over may still be on their daemon's list.
@@ -115,8 +115,8 @@ func (m *measurer) leave(ctx context.Context) {
 	}
 	defer unlock()
 	for failures, end := 0, time.Now().Add(departing); ; time.Sleep(100 * time.Millisecond) {
-		held, _ := m.folder.Leases()
-		if slices.ContainsFunc(held, func(l job.Lease) bool {
+		held, problems := m.folder.Leases()
+		if isHidden(m.folder, problems) || slices.ContainsFunc(held, func(l job.Lease) bool {
 			return l.UID == uint32(os.Geteuid()) && l.Quota == job.MPS
 		}) {
 			return

@@ -106,9 +106,9 @@ type conductor struct {
 // mostRunners is of how many runners this process knows that they were its own: a PID is used again some day.
 const mostRunners = 8
 
-// awaits reports whether this process itself waits for a child of its own: for all but what a killed runner had beside its runs, such
+// isAwaited reports whether this process itself waits for a child of its own: for all but what a killed runner had beside its runs, such
 // as what measures, which is in the session of the runner.
-func (c *conductor) awaits(pid int) bool {
+func (c *conductor) isAwaited(pid int) bool {
 	p, found := sys.ReadProcess(pid)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +122,7 @@ const patience = 3
 // it; nil none.
 func (f *Folder) Conduct(ctx context.Context, show func(Progress)) (heard os.Signal, err error) {
 	c := &conductor{Folder: f, show: show, strays: make(chan strayEnd), now: Progress{Began: time.Now(), Count: f.State.Count, Before: f.State.Count.Done()}}
-	c.tree, c.caught = proctree.Adopt(c.awaits, machine.OwnHelper, isKeeper), interrupt.Catch()
+	c.tree, c.caught = proctree.Adopt(c.isAwaited, machine.OwnHelper, isKeeper), interrupt.Catch()
 	err = c.recover()
 	for err == nil && c.heard == nil && c.failure == nil && (f.State.Startable() || f.Queue && len(c.left) > 0) {
 		if f.State.Startable() {

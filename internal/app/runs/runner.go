@@ -214,7 +214,7 @@ func (r *runner) run(ctx context.Context) error {
 	if r.work.Each {
 		go r.listen()
 	}
-	all := proctree.Adopt(r.awaits, machine.OwnHelper, isKeeper)
+	all := proctree.Adopt(r.isAwaited, machine.OwnHelper, isKeeper)
 	dispatched, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		r.dispatch(ctx)
@@ -280,8 +280,8 @@ func (r *runner) endAll(all *proctree.Tree, over <-chan struct{}, signals <-chan
 	}
 }
 
-// awaits reports whether a goroutine waits for the child.
-func (r *runner) awaits(pid int) bool {
+// isAwaited reports whether a goroutine waits for the child.
+func (r *runner) isAwaited(pid int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, known := r.live[pid]

@@ -102,8 +102,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestKeeperKilled: the command of a killed keeper runs on, and another keeper looks after it. How it ends then nobody sees, which counts as
-// a failure.
+// TestKeeperKilled: the command of a killed keeper runs on, and another keeper looks after it: when the command is killed, it is started
+// again.
 func TestKeeperKilled(t *testing.T) {
 	t.Parallel()
 	tr := newTrial(t)

@@ -38,7 +38,7 @@ type End struct {
 	Asked    bool          // the end of the job was asked for
 	TimedOut bool          // its time was over
 	By       string        // the signal by which somebody has ended it, or the process that measures its share; "" nobody
-	Unseen   bool          // nobody saw how it ended, because whoever would have was killed: Code and Signal say nothing
+	Unseen   bool          // how it ended is not known, because its keeper had been killed: Code and Signal say nothing
 }
 
 // Failed reports whether it ended otherwise than a command does that has done its work, as far as is known.
@@ -50,7 +50,7 @@ func (e End) How() string {
 	case e.Unfit != "":
 		return e.Unfit
 	case e.Unseen:
-		return "nobody saw how"
+		return "exit status unknown"
 	case e.Signal != "":
 		return e.Signal
 	}

@@ -137,7 +137,7 @@ func TestLives(t *testing.T) {
 			{one, "", settled},
 		},
 		"restart: on-failure:1": {
-			{End{Unseen: true}, "", "again after 1s: the command ended (nobody saw how): starting it again in 1.0 s"},
+			{End{Unseen: true}, "", "again after 1s: the command ended (exit status unknown): starting it again in 1.0 s"},
 			{End{Unseen: true}, "", settled},
 		},
 		"restart: always": {

@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			unix.Exit(1)
 		}
-		unix.Exit(0) // at os.Exit the race detector pauses for a second, unless GORACE says otherwise, which a child like this is not given
+		// At os.Exit the race detector pauses for a second, unless GORACE says otherwise, which a child like this is not given.
+		unix.Exit(0)
 	}
 	os.Exit(m.Run())
 }
