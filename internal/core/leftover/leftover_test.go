@@ -149,6 +149,12 @@ func TestLook(t *testing.T) {
 	if again := Look(seen, m, used, 3*time.Hour+time.Millisecond); idleFor(again, 1) != 2*time.Hour {
 		t.Errorf("a second sample immediately after: %v", idleFor(again, 1))
 	}
+	// One that waits for a processor works, also where others leave it hardly any.
+	m.Processes[0].State = "R"
+	if starved := Look(seen, m, used, 4*time.Hour); idleFor(starved, 1) != 0 || idleFor(starved, 2) != 2*time.Hour {
+		t.Errorf("a process that waits for a processor: %v, the other one %v", idleFor(starved, 1), idleFor(starved, 2))
+	}
+	m.Processes[0].State = "S"
 	// A busy device with several processes proves nothing; with one, that this one works.
 	m.Devices[0].Utilization = new(0.9)
 	if shared := Look(seen, m, used, 4*time.Hour); idleFor(shared, 1) != 3*time.Hour {

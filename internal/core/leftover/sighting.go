@@ -25,7 +25,8 @@ const working = 0.02
 const shortest = time.Second
 
 // Look adds one sample at now to the sightings. cpu is the CPU time of each process so far; processes without one are
-// dropped. A busy device (more than 5 %) with a single process shows that this process works.
+// dropped. A process that runs or waits for a processor works, however little of one it gets on a busy machine; a busy device
+// (more than 5 %) with a single process shows that this process works.
 func Look(before []Sighting, m gpu.Machine, cpu map[int]time.Duration, now time.Duration) []Sighting {
 	var after []Sighting
 	for _, p := range m.Processes {
@@ -40,7 +41,7 @@ func Look(before []Sighting, m gpu.Machine, cpu map[int]time.Duration, now time.
 			after = append(after, fresh)
 			continue
 		}
-		after = append(after, before[i].again(used, now, alone(m, p)))
+		after = append(after, before[i].again(used, now, p.State == "R" || alone(m, p)))
 	}
 	return after
 }
