@@ -28,6 +28,7 @@ func layerTable() []layer {
 		{core + "suggest", nil},
 		{core + "shellquote", nil},
 		{core + "source", nil},
+		{core + "option", nil},
 		{core + "space", nil},
 		{core + "edit", nil},
 		{core + "prompt", []string{core + "prose", core + "gpu"}},

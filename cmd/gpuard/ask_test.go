@@ -99,8 +99,8 @@ func TestAskRun(t *testing.T) {
 	s.until(`cancelled: nothing was leased`)
 	s.press("echo code $?\n")
 	s.until(`code 125`)
-	for words, code := range map[string]string{"--any": "1", "--lease": "125"} {
-		s.press("gpuard env --ask " + words + " >out; echo code $?\n")
+	for words, code := range map[string]string{"env --any": "1", "reserve --shell": "125"} {
+		s.press("gpuard " + words + " --ask >out; echo code $?\n")
 		s.until(`Which GPU\?`)
 		s.press("\x03")
 		s.until(`cancelled: nothing was leased[^:]*code ` + code + `\r?\n`)

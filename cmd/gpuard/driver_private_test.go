@@ -42,7 +42,7 @@ func TestDriverPrivateNamespace(t *testing.T) {
 	r := newRack(t, a100s(2)...)
 	for _, words := range []string{
 		"run -- sh -c 'echo started'", "run -q --json -- sh -c 'echo started'", "run --dry-run -- true", "run --dry-run --json -- true",
-		"env --lease", "hold $$",
+		"reserve --shell", "reserve --pid $$",
 	} {
 		for _, made := range []bool{false, true} {
 			if made {
@@ -69,7 +69,7 @@ func TestDriverPrivateNamespace(t *testing.T) {
 		below = 0
 	}
 	for _, words := range []string{
-		"run -q -- sh -c 'echo $GPUARD_GPUS $GPUARD_LEASE'", "run --dry-run --json -- true", "env --lease", "hold $$",
+		"run -q -- sh -c 'echo $GPUARD_GPUS $GPUARD_LEASE'", "run --dry-run --json -- true", "reserve --shell", "reserve --pid $$",
 	} {
 		verb, rest, _ := strings.Cut(words, " ")
 		got := r.apart("gpuard " + verb + " --private-state " + rest)

@@ -43,7 +43,7 @@ func TestProcessOutsideLease(t *testing.T) {
 	r := newRack(t, fakegpu.GeForce(0))
 	dir := t.TempDir()
 	cmd := r.cmd()
-	cmd.Path, cmd.Args, cmd.Dir = "/bin/sh", []string{"sh", "-c", `eval "$(gpuard env $PRIVATE --lease)" || exit 9
+	cmd.Path, cmd.Args, cmd.Dir = "/bin/sh", []string{"sh", "-c", `eval "$(gpuard reserve $PRIVATE --shell)" || exit 9
 mkfifo ready
 (setsid sh -c 'echo $$ >pid; exec fakegpu-job --gpu 0 --mem 1G' >ready &)
 read word <ready

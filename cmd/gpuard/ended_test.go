@@ -86,7 +86,7 @@ func TestEndedLine(t *testing.T) {
 	l := newLeaser(t)
 	last := func(what string, n int) trend.Ended { t.Helper(); return l.await(what, n)[n-1] }
 
-	same(t, "run", l.run("run", "-q", "--gpus", "2", "--mem", "2G", "--time", "1h", "--name", "train", "--", "sh", "-c", "sleep 0.3; exit 3").code, 3)
+	same(t, "run", l.run("run", "-q", "--gpus", "2", "--mem", "2G", "--expect", "1h", "--name", "train", "--", "sh", "-c", "sleep 0.3; exit 3").code, 3)
 	e := last("in place", 1)
 	if e.Command != "train" || e.Memory != 2<<30 || e.Time != time.Hour || len(e.Devices) != 2 || e.Devices[0].Granted < 0.3 || e.Devices[0].Index == e.Devices[1].Index || e.Unseen {
 		t.Errorf("%+v", e)
@@ -123,9 +123,9 @@ func TestEndedLine(t *testing.T) {
 	if err := sleeper.Start(); err != nil {
 		t.Fatal(err)
 	}
-	held := l.run("hold", "--json", fmt.Sprint(sleeper.Process.Pid))
+	held := l.run("reserve", "--json", "--pid", fmt.Sprint(sleeper.Process.Pid))
 	_, _ = sleeper.Process.Kill(), sleeper.Wait()
-	same(t, "hold", held.code, 0)
+	same(t, "reserve", held.code, 0)
 	if e = last("of a process that has ended", 10); e.Signal != "" && e.Signal != "SIGKILL" {
 		t.Errorf("%+v", e)
 	}

@@ -31,8 +31,8 @@ func TestFileSizeLimit(t *testing.T) {
 	}{
 		"run":   {[]string{"run", "--machine", "demo:1xL4", "--", "true"}, 125},
 		"stay":  {[]string{"run", "--machine", "demo:1xL4", "--timeout", "1m", "--", "true"}, 125},
-		"hold":  {[]string{"hold", "--machine", "demo:1xL4", "PID"}, 125},
-		"env":   {[]string{"env", "--lease", "--machine", "demo:1xL4"}, 125},
+		"pid":   {[]string{"reserve", "--machine", "demo:1xL4", "--pid", "PID"}, 125},
+		"shell": {[]string{"reserve", "--shell", "--machine", "demo:1xL4"}, 125},
 		"sweep": {[]string{"sweep", "--machine", "demo:1xL4", "--over", "a=1,2", "--", "echo", "{{.a}}"}, 125},
 		"up":    {[]string{"up", "--machine", "demo:1xL4"}, 1},
 		"up -d": {[]string{"up", "-d", "--machine", "demo:1xL4"}, 1},

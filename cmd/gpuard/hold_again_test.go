@@ -49,7 +49,7 @@ func TestHoldTwice(t *testing.T) {
 			t.Errorf("%q: exit %d, %q, %s", flags, got.code, got.out, got.err)
 		}
 	}
-	remedy := fmt.Sprintf("cannot hold for process %d: it already holds lease %s (GPU %d), and something else is asked for; give that back first: gpuard release %[2]s", pid, first.Lease, given)
+	remedy := fmt.Sprintf("cannot lease for process %d: it already holds lease %s (GPU %d), and something else is asked for; give that back first: gpuard release %[2]s", pid, first.Lease, given)
 	for _, flags := range [][]string{{"--device", fmt.Sprint((given + 1) % 4)}, {"--gpus", "2"}, {"--model", "*H100*"}, {"--exclude", fmt.Sprint(given)}} {
 		if got := r.hold(pid, flags...); got.code != 125 || !strings.Contains(got.err, remedy) {
 			t.Errorf("%q: exit %d, %s", flags, got.code, got.err)
@@ -80,7 +80,7 @@ func TestHoldWhatItSees(t *testing.T) {
 	r := newRig(t, "demo")
 	r.freed()
 	pid := sleeps(t, "CUDA_VISIBLE_DEVICES=1")
-	cmd := program(t, r.state, []string{"CUDA_VISIBLE_DEVICES=2"}, "hold", "--machine", "demo", fmt.Sprint(pid))
+	cmd := program(t, r.state, []string{"CUDA_VISIBLE_DEVICES=2"}, "reserve", "--machine", "demo", "--pid", fmt.Sprint(pid))
 	if got := run(t, cmd); got.code != 0 || !strings.HasPrefix(got.out, "GPU 1 ") {
 		t.Errorf("exit %d, %s%s", got.code, got.out, got.err)
 	}
@@ -106,7 +106,7 @@ func TestHoldWhereItIs(t *testing.T) {
 	cmd := r.job(1, "2G", fakegpu.Compute)
 	cmd.Env = append(cmd.Env, "CUDA_VISIBLE_DEVICES=0")
 	begin(t, cmd)
-	got := run(t, r.private("hold", fmt.Sprint(cmd.Process.Pid)))
+	got := run(t, r.private("reserve", "--pid", fmt.Sprint(cmd.Process.Pid)))
 	if got.code != 0 || !strings.HasPrefix(got.out, "GPU 1 ") {
 		t.Errorf("exit %d, %s%s", got.code, got.out, got.err)
 	}
@@ -123,7 +123,7 @@ func TestHoldFirstProcess(t *testing.T) {
 	gate.Need(t, "root")
 	r := newRig(t, "demo")
 	r.freed()
-	if got := r.hold(1); got.code != 125 || !strings.Contains(got.err, "cannot hold for process 1: everything here runs in it") {
+	if got := r.hold(1); got.code != 125 || !strings.Contains(got.err, "cannot lease for process 1: everything here runs in it") {
 		t.Errorf("exit %d, %s", got.code, got.err)
 	}
 	r.freed()
@@ -133,10 +133,10 @@ func TestHoldFirstProcess(t *testing.T) {
 func TestShellLeaseTwice(t *testing.T) {
 	r := newRig(t, "demo")
 	r.freed()
-	got := r.shell(`eval "$(gpuard env --lease)"; first=$GPUARD_LEASE; eval "$(gpuard env --lease)"
+	got := r.shell(`eval "$(gpuard reserve --shell)"; first=$GPUARD_LEASE; eval "$(gpuard reserve --shell)"
 		[ "$first" = "$GPUARD_LEASE" ] && echo same; gpuard status --json | grep -c '"use": "leased"'
-		eval "$(gpuard env --lease --gpus 2)" || echo failed
-		gpuard release $GPUARD_LEASE >&2; unset CUDA_VISIBLE_DEVICES; eval "$(gpuard env --lease --gpus 2)"; echo $CUDA_VISIBLE_DEVICES`)
+		eval "$(gpuard reserve --shell --gpus 2)" || echo failed
+		gpuard release $GPUARD_LEASE >&2; unset CUDA_VISIBLE_DEVICES; eval "$(gpuard reserve --shell --gpus 2)"; echo $CUDA_VISIBLE_DEVICES`)
 	if want := "same\n1\nfailed\n2,3\n"; got.out != want {
 		t.Errorf("%q, want %q\n%s", got.out, want, got.err)
 	}
@@ -158,11 +158,11 @@ func TestUndelivered(t *testing.T) {
 	r := newRig(t, "demo")
 	r.freed()
 	for _, script := range []string{
-		"gpuard env --lease >/dev/full; gpuard status --json | grep -c leased",
-		"gpuard env --lease --json >/dev/full; gpuard status --json | grep -c leased",
-		"gpuard hold $$ >/dev/full; gpuard status --json | grep -c leased",
-		"gpuard hold $$ --json >/dev/full; gpuard status --json | grep -c leased",
-		"{ while ! [ -e read ]; do :; done; gpuard env --lease; } | { exec <&-; >read; wait; }; gpuard status --json | grep -c leased",
+		"gpuard reserve --shell >/dev/full; gpuard status --json | grep -c leased",
+		"gpuard reserve --for 1h --json >/dev/full; gpuard status --json | grep -c leased",
+		"gpuard reserve --pid $$ >/dev/full; gpuard status --json | grep -c leased",
+		"gpuard reserve --pid $$ --json >/dev/full; gpuard status --json | grep -c leased",
+		"{ while ! [ -e read ]; do :; done; gpuard reserve --shell; } | { exec <&-; >read; wait; }; gpuard status --json | grep -c leased",
 	} {
 		cmd := program(t, r.state, []string{"GPUARD_MACHINE=demo"})
 		cmd.Path, _ = exec.LookPath("bash")
@@ -178,8 +178,8 @@ func TestShellLeaseOnATerminal(t *testing.T) {
 	gate.Need(t, "python3")
 	r := newRig(t, "demo")
 	r.freed()
-	for flags, want := range map[string]string{"": `type: eval "$(gpuard env --lease)"`, "--format fish": "type: gpuard env --lease --format fish | source"} {
-		got := r.shell(fmt.Sprintf(`python3 -c 'import pty, sys; sys.exit(pty.spawn(["gpuard", "env", "--lease"] + %q.split()) >> 8)'`, flags) + "; echo code $?")
+	for flags, want := range map[string]string{"": `type: eval "$(gpuard reserve --shell)"`, "=fish": "type: gpuard reserve --shell=fish | source"} {
+		got := r.shell(fmt.Sprintf(`python3 -c 'import pty, sys; sys.exit(pty.spawn(["gpuard", "reserve", "--shell" + %q]) >> 8)'`, flags) + "; echo code $?")
 		contains(t, got.out, want, "code 125")
 		if r.leases() != 0 {
 			t.Errorf("%d leases", r.leases())

@@ -18,7 +18,7 @@ import (
 // hold asks for a lease for the life of pid.
 func (r *rig) hold(pid int, flags ...string) result {
 	r.t.Helper()
-	args := append(append([]string{"hold", "--no-wait", "--machine", r.machine}, flags...), strconv.Itoa(pid))
+	args := append(append([]string{"reserve", "--no-wait", "--machine", r.machine}, flags...), "--pid", strconv.Itoa(pid))
 	return run(r.t, program(r.t, r.state, nil, args...))
 }
 
@@ -124,7 +124,7 @@ func TestHoldRefuses(t *testing.T) {
 	if got := r.hold(os.Getpid(), "--gpus", "2"); got.code != 122 {
 		t.Errorf("two of one: exit %d, %s", got.code, got.err)
 	}
-	if got := run(t, program(t, r.state, nil, "hold", "--machine", r.machine, "notebook")); got.code != 125 || !strings.Contains(got.err, "process id") {
+	if got := run(t, program(t, r.state, nil, "reserve", "--machine", r.machine, "--pid", "notebook")); got.code != 125 || !strings.Contains(got.err, "--pid 4242") {
 		t.Errorf("no number: exit %d, %s", got.code, got.err)
 	}
 	r.freed()
@@ -136,7 +136,7 @@ func TestHoldForSomebodyElse(t *testing.T) {
 	if err := os.Chmod(r.state, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	cmd := program(t, r.state, nil, "hold", "--machine", r.machine, strconv.Itoa(os.Getpid()))
+	cmd := program(t, r.state, nil, "reserve", "--machine", r.machine, "--pid", strconv.Itoa(os.Getpid()))
 	cmd.Path, cmd.Dir = "/proc/self/exe", "/" // the test binary lies in a folder of root's
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	if got := run(t, cmd); got.code != 125 || !strings.Contains(got.err, "belongs to root, not to you") {
@@ -149,11 +149,11 @@ func TestHoldForSomebodyElse(t *testing.T) {
 func TestShellLease(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []struct{ name, script string }{
-		{"sh", `eval "$(gpuard env --lease)"`},
-		{"bash", `eval "$(gpuard env --lease)"`},
-		{"bash", `eval "$(gpuard env --lease || echo false)"`}, // the shell forks a copy of itself for a list
-		{"zsh", `eval "$(gpuard env --lease)"`},
-		{"fish", `gpuard env --lease --format fish | source`},
+		{"sh", `eval "$(gpuard reserve --shell)"`},
+		{"bash", `eval "$(gpuard reserve --shell)"`},
+		{"bash", `eval "$(gpuard reserve --shell || echo false)"`}, // the shell forks a copy of itself for a list
+		{"zsh", `eval "$(gpuard reserve --shell)"`},
+		{"fish", `gpuard reserve --shell=fish | source`},
 	} {
 		t.Run(shell.name, func(t *testing.T) {
 			needShell(t, shell.name)
@@ -195,7 +195,7 @@ func TestShellLeaseAtOnce(t *testing.T) {
 		r := newRig(t, "demo:1xL4")
 		cmd := program(t, r.state, []string{"GPUARD_MACHINE=" + r.machine})
 		cmd.Path, _ = exec.LookPath("sh")
-		cmd.Args = []string{"sh", "-c", `echo; x="$(gpuard env)"; echo; eval "$(gpuard env --lease)"; echo $GPUARD_LEASE`}
+		cmd.Args = []string{"sh", "-c", `echo; x="$(gpuard env)"; echo; eval "$(gpuard reserve --shell)"; echo $GPUARD_LEASE`}
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -84,8 +84,8 @@ func TestPolicy(t *testing.T) {
 	if got := g.says(g.by(alice, "run", "--cpu", "--", "true"), 0); strings.Contains(got.err, "policy") {
 		t.Error(got.err) // no rule is about the processor
 	}
-	g.says(g.by(0, "env", "--lease"), 122, root+"gives it for at most 2h", "without an end", "false #")
-	g.says(g.by(0, "hold", strconv.Itoa(os.Getpid())), 122, root+"gives it for at most 2h", "gpuard run --timeout 2h")
+	g.says(g.by(0, "reserve", "--shell"), 122, root+"gives it for at most 2h", "without an end", "false #")
+	g.says(g.by(0, "reserve", "--pid", strconv.Itoa(os.Getpid())), 122, root+"gives it for at most 2h", "gpuard run --timeout 2h")
 	g.says(g.by(alice, "env", "--device", "1"), 0, "CUDA_VISIBLE_DEVICES=1")
 	g.says(g.by(bob, "run", "--", "true"), 122, `policy: rule "bobs" (`+g.file()+":8) gives no GPU", "--cpu")
 	g.says(g.by(0, "run", "--", "true"), 122, `(4 forbidden by rule "roots" (`)
@@ -267,7 +267,7 @@ func TestPolicyOfUser(t *testing.T) {
 		contains(t, got.out+got.err, want...)
 		return got.out + got.err
 	}
-	write("rules:\n- name: mine\n  users: [" + me + "]\n  devices: [0]\ndefaults:\n  mem: 8G\n  gpus: 1\n  place: packed\n  wait: 10m\n  grace: 3s\n  quota: watch\n  time: 3h\n")
+	write("rules:\n- name: mine\n  users: [" + me + "]\n  devices: [0]\ndefaults:\n  mem: 8G\n  gpus: 1\n  place: packed\n  wait: 10m\n  grace: 3s\n  quota: watch\n  expect: 3h\n")
 	say(0, []string{"run", "--dry-run"}, "--mem 8G is the default of "+file+":6", "--place packed is the default of", "GPU 0 ")
 	if text := say(0, []string{"run", "--dry-run", "--share", "4G"}, "--quota watch is the default"); strings.Contains(text, "--mem") || strings.Contains(text, "--grace") || strings.Contains(text, "--wait") {
 		t.Errorf("what contradicts a flag was not left out: %s", text)
@@ -281,7 +281,7 @@ func TestPolicyOfUser(t *testing.T) {
 	write("defaults:\n  fallback: [gpu]\n")
 	say(125, []string{"run", "--", "true"}, "cannot read "+file+":2:13: in defaults: ", "fallback", "write a list of other, cpu and wait")
 	write("defaults:\n  model: 'A[12]00'\n")
-	say(125, []string{"hold", "1"}, "cannot read "+file+":2:10: in defaults: ", "only * and ? are wildcards")
+	say(125, []string{"reserve", "--pid", "1"}, "cannot read "+file+":2:10: in defaults: ", "only * and ? are wildcards")
 	if os.Geteuid() == 0 && gate.Has(t, "root") {
 		if err := os.Chown(file, alice, alice); err != nil {
 			t.Fatal(err)

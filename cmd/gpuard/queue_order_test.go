@@ -11,7 +11,7 @@ import (
 	"gpuard/internal/gate"
 )
 
-// TestQueueOrder: short jobs go before long ones of the same user, by --time and by what the same command took before;
+// TestQueueOrder: short jobs go before long ones of the same user, by --expect and by what the same command took before;
 // the queue says when each may start; paused, nothing starts.
 func TestQueueOrder(t *testing.T) {
 	t.Parallel()
@@ -22,7 +22,7 @@ func TestQueueOrder(t *testing.T) {
 	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.1; done")).code, 0)
 	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running })
 	same(t, "pause", l.run("queue", "pause").code, 0)
-	for _, words := range [][]string{{"--time", "30h", "long"}, {"--time", "1m", "short"}, {"--time", "1m", "--nice", "-1", "favourite"}} {
+	for _, words := range [][]string{{"--expect", "30h", "long"}, {"--expect", "1m", "short"}, {"--expect", "1m", "--nice", "-1", "favourite"}} {
 		same(t, "submit", run(t, l.submitting(append(words[:len(words)-1], note(words[len(words)-1])...)...)).code, 0)
 	}
 	shown := l.run("queue")
@@ -51,7 +51,7 @@ func TestQueueBehindMany(t *testing.T) {
 	order, stop := filepath.Join(l.marks, "order"), filepath.Join(l.marks, "stop")
 	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.1; done")).code, 0)
 	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running })
-	same(t, "submit", run(t, l.submitting("--array", "1-20", "--time", "30h", "--", "sh", "-c", "echo long >>"+order)).code, 0)
+	same(t, "submit", run(t, l.submitting("--array", "1-20", "--expect", "30h", "--", "sh", "-c", "echo long >>"+order)).code, 0)
 	tickets := func(of string) (n int) {
 		files, _ := filepath.Glob(filepath.Join(l.state, "tickets/*/*.ticket"))
 		for _, name := range files {
@@ -63,7 +63,7 @@ func TestQueueBehindMany(t *testing.T) {
 	}
 	eventually(t, "all tickets are in use", func() bool { return tickets("108000000000000") == 16 })
 	for range 3 {
-		same(t, "submit", run(t, l.submitting("--time", "1m", "--", "sh", "-c", "echo short >>"+order)).code, 0)
+		same(t, "submit", run(t, l.submitting("--expect", "1m", "--", "sh", "-c", "echo short >>"+order)).code, 0)
 	}
 	eventually(t, "the short ones have tickets", func() bool { return tickets("60000000000") == 3 && tickets("108000000000000") == 13 })
 	writeFile(t, stop, "", 0)

@@ -24,7 +24,7 @@ func TestQuotaNested(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
 	r.Delay("nvmlDeviceGetComputeRunningProcesses_v3", 0, 400) // a lease may begin while the driver lists the processes
-	got := r.script(`eval "$(gpuard env $PRIVATE --lease --share 8G)" || exit 9
+	got := r.script(`eval "$(gpuard reserve $PRIVATE --shell --share 8G)" || exit 9
 fakegpu-job --gpu 0 --mem 6G --seconds 7 & one=$!
 gpuard run $PRIVATE --no-wait -q --any --share 8G -- env -u GPUARD_LEASE fakegpu-job --gpu 0 --mem 7G --seconds 6; echo other ended with $?
 wait $one; echo mine ended with $?
@@ -40,7 +40,7 @@ gpuard run $PRIVATE --no-wait -q --share 4G -- fakegpu-job --gpu 0 --mem 6G --se
 func TestQuotaPartKeeps(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
-	got := r.script("on=" + filepath.Join(t.TempDir(), "on") + `; eval "$(gpuard env $PRIVATE --lease --share 8G)" || exit 9
+	got := r.script("on=" + filepath.Join(t.TempDir(), "on") + `; eval "$(gpuard reserve $PRIVATE --shell --share 8G)" || exit 9
 gpuard run $PRIVATE --no-wait -q --share 4G -- fakegpu-job --gpu 0 --mem 3G --seconds 9 >$on & part=$!
 until grep -q ready $on; do sleep 0.1; done
 fakegpu-job --gpu 0 --mem 6G --seconds 20; echo beside ended with $?
@@ -164,7 +164,7 @@ func TestQuotaHoldMPS(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0))
 	pid := r.occupyGPU(0, "1G", fakegpu.Compute)
-	got := r.run(r.hold("--share", "8G", "--quota", "mps", fmt.Sprint(pid))...)
+	got := r.run(r.reserve("--share", "8G", "--quota", "mps", "--pid", fmt.Sprint(pid))...)
 	same(t, "exit", got.code, 125)
 	contains(t, got.err, "through MPS: a program connects to it at its start")
 	r.nothingLeft()

@@ -231,27 +231,27 @@ func TestQuotaHold(t *testing.T) {
 	}
 	t.Cleanup(func() { _, _, _ = in.Close(), shell.Process.Kill(), shell.Wait() })
 	eventually(t, "the shell is up", func() bool { return strings.Contains(heard.String(), "on\n") })
-	got := r.run(r.hold("--share", "8G", fmt.Sprint(shell.Process.Pid))...)
-	same(t, "hold", got.code, 0)
+	got := r.run(r.reserve("--share", "8G", "--pid", fmt.Sprint(shell.Process.Pid))...)
+	same(t, "reserve", got.code, 0)
 	contains(t, got.out, "a share of 8 GiB (watch)")
 	_, _ = fmt.Fprintln(in, "fakegpu-job --gpu 0 --mem 9G; echo ended with $?")
 	eventually(t, "the job was ended", func() bool { return strings.Contains(heard.String(), "ended with 143") })
 	contains(t, heard.String(), "uses 9 GiB on GPU 0", "Next time ask for --share 10G")
 }
 
-// hold makes the arguments, in a container too.
-func (r *rack) hold(args ...string) []string {
+// reserve makes the arguments, in a container too.
+func (r *rack) reserve(args ...string) []string {
 	if contained() {
 		args = append([]string{"--private-state"}, args...)
 	}
-	return append([]string{"hold"}, args...)
+	return append([]string{"reserve"}, args...)
 }
 
 // TestQuotaEnv: the same for a shell that evaluates the variables, which carry the settings of frameworks.
 func TestQuotaEnv(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, fakegpu.GeForce(0), fakegpu.GeForce(1))
-	script := `eval "$(gpuard env $PRIVATE --lease --share 8G)" || exit 9
+	script := `eval "$(gpuard reserve $PRIVATE --shell --share 8G)" || exit 9
 echo "$XLA_PYTHON_CLIENT_MEM_FRACTION $CUPY_GPU_MEMORY_LIMIT $TF_FORCE_GPU_ALLOW_GROWTH"
 gpuard run $PRIVATE -q --any --device 1 -- sh -c 'echo "whole: ${XLA_PYTHON_CLIENT_MEM_FRACTION-none} ${GPUARD_LIMITS-none}"'
 fakegpu-job --gpu 0 --mem 9G; echo ended with $?`

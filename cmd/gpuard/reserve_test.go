@@ -19,7 +19,7 @@ func TestReserve(t *testing.T) {
 	r := newRack(t, a100s(1)...)
 	config := t.TempDir()
 	writeFile(t, filepath.Join(config, "gpuard", "config.yaml"), "rules:\n  - name: short\n    users: [root]\n    time: 2h\n", 0)
-	reserve := func(words ...string) (a leases.Reservation) {
+	reserve := func(words ...string) (a leases.Holding) {
 		t.Helper()
 		words = append([]string{"reserve", "--json"}, words...)
 		if contained() {
@@ -32,7 +32,7 @@ func TestReserve(t *testing.T) {
 		return a
 	}
 	first := reserve("--for", "1h", "--note", "figures")
-	if first.Lease == "" || len(first.Devices) != 1 || first.PID == 0 || first.Until.IsZero() {
+	if first.Lease == "" || len(first.Devices) != 1 || first.PID == 0 || first.Until == nil {
 		t.Fatalf("%+v", first)
 	}
 	contains(t, r.run("status").out, "figures", first.Lease)

@@ -166,7 +166,7 @@ func TestCondaEdited(t *testing.T) {
 	first, _ := os.ReadFile(hook)
 	c.setup("other", "--lease")
 	second, err := os.ReadFile(hook)
-	if err != nil || string(first) == string(second) || !strings.Contains(string(second), "--lease --no-wait") {
+	if err != nil || string(first) == string(second) || !strings.Contains(string(second), "reserve --shell --no-wait") {
 		t.Fatalf("%v: %s", err, second)
 	}
 	edited := string(second) + "echo mine\n"
@@ -284,7 +284,7 @@ func TestCondaFromFile(t *testing.T) {
 	state := filepath.Join(c.env("other"), "conda-meta", "state")
 	for text, want := range map[string]string{
 		`{"env_vars": {"GPUARD_CONDA": "--device 3 --ids uuid", "X": 1}}`: "env --device=3 --ids=uuid --save",
-		`{"env_vars": {"GPUARD_CONDA": "--lease"}}`:                       "env --lease --no-wait --save",
+		`{"env_vars": {"GPUARD_CONDA": "--lease"}}`:                       "reserve --shell --no-wait --save",
 		`{"env_vars": {"GPUARD_CONDA": "--remove"}}`:                      "",
 		`{"env_vars": {"GPUARD_CONDA": "three"}}`:                         "",
 		`{"env_vars": {"GPUARD_CONDA": "--device 1 --cpu"}}`:              "",

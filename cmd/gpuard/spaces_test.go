@@ -123,7 +123,7 @@ func TestSpacesWithoutAnID(t *testing.T) {
 		}
 		contains(t, got.err, "cannot lease a GPU here: this user namespace has no place for your user id", "start gpuard outside of it", "unshare --map-current-user")
 	}
-	same(t, "hold", run(t, r.inside(outsider(), "unshare -U", "gpuard hold $$")).code, 125)
+	same(t, "hold", run(t, r.inside(outsider(), "unshare -U", "gpuard reserve --pid $$")).code, 125)
 	same(t, "a CPU job", run(t, r.inside(outsider(), "unshare -U", "gpuard run -q --cpu -- sh -c 'exit 7'")).code, 7)
 	same(t, "status", run(t, r.inside(outsider(), "unshare -U", "gpuard status")).code, 0)
 }
@@ -141,7 +141,7 @@ func TestSpacesRoot(t *testing.T) {
 		t.Error("it has made the folder of root's marks")
 	}
 	victim := sleeper(t)
-	got = run(t, r.inside(bob, "unshare -r", fmt.Sprint("gpuard hold $PRIVATE ", victim.Process.Pid)))
+	got = run(t, r.inside(bob, "unshare -r", fmt.Sprint("gpuard reserve $PRIVATE --pid ", victim.Process.Pid)))
 	same(t, "hold for a process of another", got.code, 125)
 	contains(t, got.err, "it belongs to "+space.HiddenUser+", not to you")
 	same(t, "drain by root", r.run("drain", "0", "--reason", "broken fan").code, 0)

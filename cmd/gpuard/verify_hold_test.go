@@ -16,7 +16,7 @@ import (
 // held gives a running process a lease of a device.
 func (r *rack) held(pid, device int) (lease string) {
 	r.t.Helper()
-	args := []string{"hold", "--any", "--device", fmt.Sprint(device), fmt.Sprint(pid)}
+	args := []string{"reserve", "--any", "--device", fmt.Sprint(device), "--pid", fmt.Sprint(pid)}
 	if contained() {
 		args = append(args, "--private-state")
 	}

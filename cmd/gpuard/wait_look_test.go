@@ -129,7 +129,7 @@ func TestWaitMistakes(t *testing.T) {
 			t.Errorf("%s: exit %d, %s", flags, got.code, got.err)
 		}
 	}
-	if got := run(t, program(t, state, nil, "hold", "--help")); strings.Contains(got.out, "cpu, wait") {
+	if got := run(t, program(t, state, nil, "reserve", "--help")); strings.Contains(got.out, "cpu, wait") {
 		t.Error("hold offers to fall back to the CPU, which it refuses")
 	}
 }

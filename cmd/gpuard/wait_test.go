@@ -299,13 +299,13 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// TestHoldWaits: hold and env --lease wait too.
+// TestHoldWaits: reserve waits too.
 func TestHoldWaits(t *testing.T) {
 	t.Parallel()
 	l := newLine(t)
 	pid := sleeps(t)
 	held := make(chan result, 1)
-	go func() { held <- run(t, program(t, l.state, nil, "hold", "--machine", l.machine, fmt.Sprint(pid))) }()
+	go func() { held <- run(t, program(t, l.state, nil, "reserve", "--machine", l.machine, "--pid", fmt.Sprint(pid))) }()
 	eventually(t, "hold waits", func() bool { return len(l.tickets()) == 1 })
 	l.end()
 	if got := <-held; got.code != 0 || !strings.Contains(got.out, "is cuda:0, lease ") {

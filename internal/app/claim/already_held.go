@@ -24,7 +24,7 @@ type AlreadyHeld struct {
 
 // Error is for a request that the lease does not serve.
 func (h *AlreadyHeld) Error() string {
-	text := fmt.Sprintf("cannot hold for process %d: it already holds lease %s (%s), and something else is asked for", h.Lease.PID, h.Lease.ID, h.Plan.DeviceNumbers())
+	text := fmt.Sprintf("cannot lease for process %d: it already holds lease %s (%s), and something else is asked for", h.Lease.PID, h.Lease.ID, h.Plan.DeviceNumbers())
 	if h.Lease.Apart {
 		return text + "; give that back first: gpuard release " + h.Lease.ID
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
@@ -18,15 +19,18 @@ import (
 	"gpuard/internal/host/launch"
 )
 
-// Holding is a lease for the life of a process that this program did not start.
+// Holding is a lease without a command of its own.
 type Holding struct {
-	Schema  string `json:"schema"` // "gpuard.hold/1"
-	Lease   string `json:"lease"`
-	PID     int    `json:"pid"`
-	Already bool   `json:"already"` // the process had this lease before; nothing new was leased
+	Schema  string     `json:"schema"` // "gpuard.reserve/1"
+	Lease   string     `json:"lease"`
+	PID     int        `json:"pid"`     // the process that it ends with; of a lease for a time, one that sleeps until then
+	Until   *time.Time `json:"until"`   // when it ends by itself; null with its process
+	Already bool       `json:"already"` // the process had this lease before; nothing new was leased
 	job.Plan
 	Variables []visible.Var `json:"-"` // what would show that process these devices
 }
+
+const reserveSchema = "gpuard.reserve/1"
 
 // Hold leases for the life of pid and returns immediately: a holder in the background frees the lease when the process
 // ends. A process that uses devices already gets those, unless others are named; else one that it sees with the
@@ -70,11 +74,11 @@ func HoldShell(ctx context.Context, host *machine.Host, spec job.Spec) (*Holding
 
 func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, running bool) (*Holding, gpu.Machine, error) {
 	if pid == 1 && !insideFirst(host) {
-		return nil, gpu.Machine{}, exit.Usagef("cannot hold for process 1: everything here runs in it, and the lease would end with the machine or the container; name the process that uses the GPU")
+		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process 1: everything here runs in it, and the lease would end with the machine or the container; name the process that uses the GPU")
 	}
 	before, err := host.Proc.Stat(pid)
 	if err != nil || before.State == "Z" {
-		return nil, gpu.Machine{}, exit.Usagef("cannot hold for process %d: there is no such process", pid)
+		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process %d: there is no such process", pid)
 	}
 	pidfd, err := launch.Pidfd(pid)
 	if err != nil {
@@ -83,14 +87,14 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
 	// The PID may have been used again in between: then the pidfd is another process's.
 	if after, err := host.Proc.Stat(pid); err != nil || after.Start != before.Start {
-		return nil, gpu.Machine{}, exit.Usagef("cannot hold for process %d: it has just ended", pid)
+		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process %d: it has just ended", pid)
 	}
 	if uid, ok := host.Proc.Owner(pid); !host.Proc.Root() && (!ok || int(uid) != os.Geteuid()) {
-		return nil, gpu.Machine{}, exit.Usagef("cannot hold for process %d: it belongs to %s, not to you", pid, host.Proc.Describe(pid).User)
+		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process %d: it belongs to %s, not to you", pid, host.Proc.Describe(pid).User)
 	}
 	name := machine.BaseName(strings.Fields(host.Proc.Describe(pid).Command))
 	if running && (spec.Quota == job.MPS || spec.Require == job.MPS) {
-		return nil, gpu.Machine{}, exit.Usagef("cannot hold for process %d through MPS: a program connects to it at its start; leave --quota mps out, or start the program by gpuard run", pid)
+		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process %d through MPS: a program connects to it at its start; leave --quota mps out, or start the program by gpuard run", pid)
 	}
 	if spec, err = claim.SettleQuota(ctx, host, spec, false); err != nil {
 		return nil, gpu.Machine{}, err
@@ -98,7 +102,7 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: pid, Start: before.Start, Command: name, Running: running, Apart: true})
 	var had *claim.AlreadyHeld
 	if errors.As(err, &had) && had.Same {
-		h := &Holding{Schema: "gpuard.hold/1", Lease: had.Lease.ID, PID: pid, Plan: had.Plan, Already: true}
+		h := &Holding{Schema: reserveSchema, Lease: had.Lease.ID, PID: pid, Plan: had.Plan, Already: true}
 		h.Variables = visible.ForJob(host.Env, h.Lease, had.Plan, claim.FormOfIDs(spec, had.Plan), had.Machine)
 		if had.Plan.Share > 0 && had.Plan.Quota != job.MPS { // what leads through MPS was set when the lease was made
 			h.Variables = append(h.Variables, quota.Settings(host.Env, had.Plan.Share, claim.LargestMemory(had.Machine, had.Plan), nil)...)
@@ -125,14 +129,14 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
 		return nil, gpu.Machine{}, err
 	}
-	h := &Holding{Schema: "gpuard.hold/1", Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan, Variables: vars}
+	h := &Holding{Schema: reserveSchema, Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan, Variables: vars}
 	return h, d.Machine, nil
 }
 
 // holdNone is what falling back to the CPU gives: no lease, and variables that hide every GPU.
 func holdNone(host *machine.Host, spec job.Spec, pid int, plan job.Plan) *Holding {
 	vars := visible.ForJob(host.Env, "", plan, spec.IDs, gpu.Machine{})
-	return &Holding{Schema: "gpuard.hold/1", PID: pid, Plan: plan, Variables: vars}
+	return &Holding{Schema: reserveSchema, PID: pid, Plan: plan, Variables: vars}
 }
 
 // insideFirst: the shell in which gpuard was typed is the first process of a container, which ends when it is left.

@@ -20,17 +20,8 @@ import (
 // ReserveFlag is the first argument of the process that a reservation is for: it sleeps until the time is over.
 const ReserveFlag = "__reserve"
 
-// Reservation is a lease without a command, which ends by itself.
-type Reservation struct {
-	Schema string    `json:"schema"` // "gpuard.reserve/1"
-	Lease  string    `json:"lease"`
-	Until  time.Time `json:"until"` // when it ends
-	PID    int       `json:"pid"`   // of the process that sleeps until then
-	job.Plan
-}
-
 // Reserve leases for spec.Timeout, or until Release. spec.Name is what others see of it.
-func Reserve(ctx context.Context, host *machine.Host, spec job.Spec) (*Reservation, error) {
+func Reserve(ctx context.Context, host *machine.Host, spec job.Spec) (*Holding, error) {
 	self, err := host.Proc.Stat(os.Getpid())
 	if err != nil {
 		return nil, err
@@ -44,12 +35,12 @@ func Reserve(ctx context.Context, host *machine.Host, spec job.Spec) (*Reservati
 	}
 	defer d.Folder.Close() //nolint:errcheck // the holder has its own
 	d.Unwatch()
-	r := &Reservation{Schema: "gpuard.reserve/1", Lease: d.Held.Lease.ID, Plan: d.Plan, Until: time.Now().Add(spec.Timeout).Truncate(time.Second)}
-	if r.PID, err = handOver(host, d, spec.Timeout); err != nil {
+	h := &Holding{Schema: reserveSchema, Lease: d.Held.Lease.ID, Plan: d.Plan, Until: new(time.Now().Add(spec.Timeout).Truncate(time.Second))}
+	if h.PID, err = handOver(host, d, spec.Timeout); err != nil {
 		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
 		return nil, err
 	}
-	return r, nil
+	return h, nil
 }
 
 // handOver gives the lease to a process that sleeps for so long.

@@ -64,8 +64,8 @@ type Entry struct {
 	Granted   float64         `json:"granted"`          // seconds of one device, over all starts
 	Used      float64         `json:"used"`             // of these, by the measured load
 	Idle      float64         `json:"idle"`             // likewise; what is neither used nor idle was not measured
-	Time      float64         `json:"time_seconds"`     // --time; 0 not said
-	Estimate  float64         `json:"estimate_seconds"` // how long it may take: by --time, else by the last runs of the same command, else by those of the queue; 0 unknown
+	Time      float64         `json:"expect_seconds"`   // --expect; 0 not said
+	Estimate  float64         `json:"estimate_seconds"` // how long it may take: by --expect, else by the last runs of the same command, else by those of the queue; 0 unknown
 	Expected  *time.Time      `json:"expected"`         // when it may start, by estimates; null unknown, and when it does not wait for a device
 	Remedy    string          `json:"remedy"`           // what would start it sooner; "" unknown
 	Why       string          `json:"why"`              // why it waits (the first in the list that does), why it was not started, or what was wrong; "" nothing

@@ -141,7 +141,7 @@ func TestDriftRemaining(t *testing.T) {
 	} {
 		w := &driftWatch{spec: job.Spec{Time: c.estimate, Timeout: c.limit}, began: now.Add(-c.ran)}
 		if got := w.remaining(now); got != c.want {
-			t.Errorf("--time %v --timeout %v after %v: %v remain, want %v", c.estimate, c.limit, c.ran, got, c.want)
+			t.Errorf("--expect %v --timeout %v after %v: %v remain, want %v", c.estimate, c.limit, c.ran, got, c.want)
 		}
 	}
 }

@@ -24,18 +24,27 @@ type hook struct {
 	ask, lease  bool
 }
 
-// words of the choice.
-func (h hook) words(mode ...string) []string {
-	return slices.Concat(h.flags, mode, []string{"--save", h.id})
+// words are those of the command that chooses, behind the program's name. mode is what they have beside the choice.
+func (h hook) words(fish bool, mode ...string) []string {
+	command := []string{"env"}
+	switch {
+	case h.lease && fish:
+		command = []string{"reserve", "--shell=fish"}
+	case h.lease:
+		command = []string{"reserve", "--shell"}
+	case fish:
+		mode = append(mode, "--format", "fish")
+	}
+	return slices.Concat(command, h.flags, mode, []string{"--save", h.id})
 }
 
 // choice is the command that chooses: another one where a person can be asked.
-func (h hook) choice(env func(flags ...string) string, fish bool) string {
+func (h hook) choice(line func(words ...string) string, fish bool) string {
 	var mode []string
 	if h.lease {
-		mode = []string{"--lease", "--no-wait"}
+		mode = []string{"--no-wait"}
 	}
-	usual, asked := env(h.words(mode...)...), env(h.words("--ask")...)
+	usual, asked := line(h.words(fish, mode...)...), line(h.words(fish, "--ask")...)
 	switch {
 	case h.ask && fish:
 		return "if status is-interactive; " + asked + "; else; " + usual + "; end"
@@ -50,15 +59,12 @@ func (h hook) choice(env func(flags ...string) string, fish bool) string {
 // again is what is said where the choice cannot be had.
 func (h hook) again(fish bool) string {
 	var mode []string
-	switch {
-	case h.lease:
-		mode = []string{"--lease"}
-	case h.ask:
+	if h.ask {
 		mode = []string{"--ask"}
 	}
-	line := fmt.Sprintf(`eval "$(gpuard env %s)"`, shellquote.Words(shellquote.Sh, h.words(mode...)...))
+	line := fmt.Sprintf(`eval "$(gpuard %s)"`, shellquote.Words(shellquote.Sh, h.words(false, mode...)...))
 	if fish {
-		line = fmt.Sprintf(`gpuard env %s --format fish | source`, shellquote.Words(shellquote.Fish, h.words(mode...)...))
+		line = fmt.Sprintf(`gpuard %s | source`, shellquote.Words(shellquote.Fish, h.words(true, mode...)...))
 	}
 	return "gpuard: this environment sees NO GPU; to try again: " + line
 }
@@ -82,13 +88,12 @@ func hide() (set, unset []string) {
 // text is one of the hooks. While gpuard cannot be used, it stores the earlier values in variables whose names begin
 // with @WAS@.
 func (h hook) text(name string) string {
-	how, format := shellquote.Sh, []string(nil)
-	if strings.HasSuffix(name, ".fish") {
+	how, format, fish := shellquote.Sh, []string(nil), strings.HasSuffix(name, ".fish")
+	if fish {
 		how, format = shellquote.Fish, []string{"--format", "fish"}
 	}
-	env := func(flags ...string) string {
-		return shellquote.Words(how, slices.Concat([]string{h.program, "env"}, flags, format)...)
-	}
+	line := func(words ...string) string { return shellquote.Words(how, slices.Concat([]string{h.program}, words)...) }
+	env := func(flags ...string) string { return line(slices.Concat([]string{"env"}, flags, format)...) }
 	set, unset := hide()
 	names := strings.Join(unset, " ")
 	for _, pair := range set {
@@ -96,8 +101,8 @@ func (h hook) text(name string) string {
 		names += " " + name
 	}
 	return strings.NewReplacer(
-		"@PROGRAM@", how(h.program), "@CHOICE@", h.choice(env, format != nil), "@NONE@", env("--cpu", "--save", h.id), "@RESTORE@", env("--restore", h.id),
-		"@AGAIN@", how(h.again(format != nil)), "@LOST@", how(h.lost()), "@WAS@", "GPUARD_WAS_"+edit.Sum(h.id),
+		"@PROGRAM@", how(h.program), "@CHOICE@", h.choice(line, fish), "@NONE@", env("--cpu", "--save", h.id), "@RESTORE@", env("--restore", h.id),
+		"@AGAIN@", how(h.again(fish)), "@LOST@", how(h.lost()), "@WAS@", "GPUARD_WAS_"+edit.Sum(h.id),
 		"@NAMES@", names, "@SET@", shellquote.Words(how, set...), "@UNSET@", strings.Join(unset, " "),
 	).Replace(shellText(name))
 }

@@ -23,7 +23,7 @@ func policyFile() Check {
 		var found []Finding
 		if p.Problem != "" {
 			problem, do := split(p.Problem)
-			found = append(found, Finding{page.Code, Warning, problem, "gpuard run, hold, env --lease and sweep lease nothing", do})
+			found = append(found, Finding{page.Code, Warning, problem, "gpuard run, reserve and sweep lease nothing", do})
 		}
 		for _, name := range p.Strangers {
 			found = append(found, Finding{page.Code, Info, name + " is unknown here", "a rule that names it alone never counts", "check how it is written: getent passwd; getent group"})

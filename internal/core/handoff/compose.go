@@ -56,7 +56,7 @@ func marks(w *Work) object {
 	return object{}.
 		with(w.Spec.Name != "" && oddName(w), "gpuard.name", mark(w.Spec.Name)).
 		with(w.Note != "", "gpuard.note", mark(w.Note)).
-		with(w.Spec.Time > 0, "gpuard.time", w.Spec.Time.String())
+		with(w.Spec.Time > 0, "gpuard.expect", w.Spec.Time.String())
 }
 
 func doubled(text string) string { return strings.ReplaceAll(text, "$", "$$") }

@@ -43,7 +43,7 @@ func annotations(w *Work) object {
 	return object{}.
 		with(w.Spec.Name != "" && oddName(w), "gpuard/name", strings.ToValidUTF8(w.Spec.Name, "?")).
 		with(w.Note != "", "gpuard/note", strings.ToValidUTF8(w.Note, "?")).
-		with(w.Spec.Time > 0, "gpuard/time", w.Spec.Time.String())
+		with(w.Spec.Time > 0, "gpuard/expect", w.Spec.Time.String())
 }
 
 // repeats says how often it is started. Without Any only pods that were evicted, or whose node failed, are started again.

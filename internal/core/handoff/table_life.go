@@ -10,8 +10,8 @@ func lifeRows() []row {
 	timed := func(w *Work) bool { return w.Spec.Timeout > 0 }
 	untimed := of(func(w *Work) bool { return w.Spec.Timeout <= 0 })
 	return []row{
-		{"Spec.Time", "--time", func(w *Work) bool { return w.Spec.Time > 0 }, inPods(
-			approximate("a remark: Slurm plans by the limit, --timeout"), approximate("annotation gpuard/time, by which nothing plans"), approximate("label gpuard.time, by which nothing plans"))},
+		{"Spec.Time", "--expect", func(w *Work) bool { return w.Spec.Time > 0 }, inPods(
+			approximate("a remark: Slurm plans by the limit, --timeout"), approximate("annotation gpuard/expect, by which nothing plans"), approximate("label gpuard.expect, by which nothing plans"))},
 		{"Spec.Timeout", "--timeout", timed, inPods(
 			approximate("--time, in whole minutes, rounded up").but("whole minutes, without --grace", of(func(w *Work) bool { return w.Spec.Timeout%time.Minute == 0 && w.Spec.Grace == 0 && w.Care.Stop == "" }), exact("--time")),
 			approximate("activeDeadlineSeconds of each pod: from when a node takes it, so the pull of the image counts and waiting does not"),

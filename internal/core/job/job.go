@@ -30,7 +30,7 @@ type Spec struct {
 	Quota      Quota           // --quota: how hard the quota shall be
 	Require    Quota           // --require-quota: refuse one that is less hard; "" takes any
 	Threads    int             // --mps-threads: percent of a device's processors; 0 leaves all
-	Time       time.Duration   // --time: estimate, plans only; 0 unknown
+	Time       time.Duration   // --expect: estimate, plans only; 0 unknown
 	Nice       int             // --nice: of the requests of one user, a lower one goes first
 	Asked      time.Time       `json:"-"` // when it was submitted to a queue; zero: it comes now. No flag
 	Timeout    time.Duration   // --timeout: enforced; 0 none

@@ -15,5 +15,5 @@ func ReadList(text string) ([]string, error) {
 	if text == "" {
 		return []string{}, nil
 	}
-	return strings.Split(text, ","), nil
+	return strings.Split(strings.ReplaceAll(text, "，", ","), ","), nil // the comma of Chinese and Japanese keyboards
 }

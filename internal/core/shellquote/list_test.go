@@ -7,7 +7,7 @@ import (
 
 func TestReadList(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string][]string{"": {}, "0": {"0"}, "0,1": {"0", "1"}, "0, 1": {"0", " 1"}, "0,": {"0", ""}, `"0,1"`: {`"0`, `1"`}, "ü": {"ü"}} {
+	for text, want := range map[string][]string{"": {}, "0": {"0"}, "0,1": {"0", "1"}, "0, 1": {"0", " 1"}, "0,": {"0", ""}, `"0,1"`: {`"0`, `1"`}, "0，1": {"0", "1"}, "ü": {"ü"}} {
 		if got, err := ReadList(text); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}

@@ -97,6 +97,10 @@ func (r *reader) entries(n *yamltree.Node, table []yamltree.Key, where, of strin
 		for _, k := range table {
 			names = append(names, k.Name)
 		}
+		if _, here := yamltree.Find(table, "expect"); here && key.Text == "time" {
+			r.Wrong(key.At, "unknown key %q%s; write timeout for a limit, or expect for an estimate", key.Text, of)
+			return
+		}
 		if meant := suggest.Word(key.Text, names); meant != "" {
 			r.Wrong(key.At, "unknown key %q%s; did you mean %s?", key.Text, of, meant)
 			return

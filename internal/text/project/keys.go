@@ -3,6 +3,7 @@ package project
 import (
 	"slices"
 
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/service"
 	"gpuard/internal/text/yamltree"
 )
@@ -12,7 +13,7 @@ type Keys struct{ File, Service, Ready, Healthy []yamltree.Key }
 
 // AllKeys is what a project file can say. Reading, the JSON Schema and the reference page are made of it.
 func AllKeys() Keys {
-	return Keys{File: fileKeys(), Service: slices.Concat(programKeys(), chooseKeys(), careKeys()), Ready: readyKeys(), Healthy: healthyKeys()}
+	return Keys{File: fileKeys(), Service: append(programKeys(), yamltree.KeysOf(option.Keys(option.Service))...), Ready: readyKeys(), Healthy: healthyKeys()}
 }
 
 func fileKeys() []yamltree.Key {
@@ -60,47 +61,4 @@ func healthyKeys() []yamltree.Key {
 		yamltree.Key{Name: "timeout", Takes: yamltree.Time, Text: "time of one check, after which it counts as failed; without it 30s", Sample: "5s"},
 		yamltree.Key{Name: "failures", Takes: yamltree.Number, Text: "failed checks in a row that make it unhealthy; without it 3", Sample: "2"},
 	)
-}
-
-// chooseKeys are the flags that choose and lease devices.
-func chooseKeys() []yamltree.Key {
-	return []yamltree.Key{
-		{Name: "gpus", Flag: "gpus", Takes: yamltree.Number, Text: "whole GPUs for each instance; without it 1", Sample: "2"},
-		{Name: "cpu", Flag: "cpu", Takes: yamltree.Switch, Text: "no GPU", Sample: "true"},
-		{Name: "device", Flag: "device", Takes: yamltree.Texts, Text: "which GPUs: indices, UUIDs or unique prefixes, PCI ids, in the order that the program sees", Sample: "[0]"},
-		{Name: "mig", Flag: "mig", Takes: yamltree.Text, Text: "one MIG slice of this profile", Sample: "1g.10gb"},
-		{Name: "exclude", Flag: "exclude", Takes: yamltree.Texts, Text: "GPUs not to take, named as in device", Sample: "[3]"},
-		{Name: "model", Flag: "model", Takes: yamltree.Text, Text: "only models that match this pattern of * and ?", Sample: `"*A100*"`},
-		{Name: "min_compute", Flag: "min-compute", Takes: yamltree.Text, Text: "compute capability of at least this", Sample: "8.0"},
-		{Name: "mem", Flag: "mem", Takes: yamltree.Size, Text: "memory that each GPU must have free", Sample: "40G"},
-		{Name: "share", Flag: "share", Takes: yamltree.Size, Text: "a share of this size of the memory of each GPU, beside other shares", Sample: "8G"},
-		{Name: "quota", Flag: "quota", Takes: yamltree.Text, Words: []string{"watch", "mps"}, Text: "how the share is kept to its size", Sample: "mps"},
-		{Name: "require_quota", Flag: "require-quota", Takes: yamltree.Text, Words: []string{"watch", "mps"}, Text: "refuse to start where the share could be kept to its size less strictly", Sample: "mps"},
-		{Name: "mps_threads", Flag: "mps-threads", Takes: yamltree.Number, Text: "percent of the GPU's processors, for quota: mps", Sample: "50"},
-		{Name: "place", Flag: "place", Takes: yamltree.Text, Words: []string{"spread", "packed"}, Text: "how to choose among free GPUs; without it, by how busy the machine is", Sample: "packed"},
-		{Name: "ids", Flag: "ids", Takes: yamltree.Text, Words: []string{"auto", "uuid", "index"}, Text: "how GPUs are written into variables", Sample: "uuid"},
-		{Name: "torchrun", Flag: "torchrun", Takes: yamltree.Switch, Text: "the command is a script for torchrun, which starts it once for each GPU", Sample: "true"},
-		{Name: "ranks", Flag: "ranks", Takes: yamltree.Optional, Words: []string{"all", "own"}, Text: "start the command once for each GPU; each process sees all GPUs of its instance (true), or its own alone", Sample: "own"},
-		{Name: "nproc", Flag: "nproc", Takes: yamltree.Number, Text: "how many processes, in place of one for each GPU, for torchrun and ranks", Sample: "4"},
-		{Name: "any", Flag: "any", Takes: yamltree.Switch, Text: "ignore a mask or lease that gpuard up was started inside of", Sample: "true"},
-		{Name: "private_state", Flag: "private-state", Takes: yamltree.Switch, Text: "lease inside a container although it is invisible outside", Sample: "true"},
-		{Name: "wait", Flag: "wait", Takes: yamltree.Optional, Text: "longest time in line for a GPU; without it, no limit", Sample: "10m"},
-		{Name: "no_wait", Flag: "no-wait", Takes: yamltree.Switch, Text: "give up immediately when no GPU is free", Sample: "true"},
-		{Name: "fallback", Flag: "fallback", Takes: yamltree.Texts, Text: "what to try in place of waiting, in order: other (drops device and model), cpu, wait", Sample: "[other, cpu]"},
-	}
-}
-
-// careKeys are the flags about what happens while it runs.
-func careKeys() []yamltree.Key {
-	return []yamltree.Key{
-		{Name: "time", Flag: "time", Takes: yamltree.Time, Text: "how long it takes by your guess: a move to another GPU must pay in what is left of it", Sample: "12h"},
-		{Name: "timeout", Flag: "timeout", Takes: yamltree.Time, Text: "time after which it is ended", Sample: "24h"},
-		{Name: "drift", Flag: "drift", Takes: yamltree.Optional, Text: "start it again on a better GPU when its own gets into trouble: hot, slow, sick, or true for all of them", Sample: "[hot, sick]"},
-		{Name: "stop_signal", Flag: "stop-signal", Takes: yamltree.Text, Text: "signal that asks it to end; without it TERM", Sample: "INT"},
-		{Name: "grace", Flag: "grace", Takes: yamltree.Time, Text: "time that it then has before it is killed; without it 10s", Sample: "30s"},
-		{Name: "log", Flag: "log", Takes: yamltree.Text, Text: "file that gets its output too, beside what gpuard logs shows; a relative path begins at the file's folder", Sample: "logs/node-{{.Ordinal}}.log"},
-		{Name: "log_limit", Flag: "log-limit", Takes: yamltree.Size, Text: "size at which that file, and the log that gpuard keeps, is put aside; without it 64M", Sample: "10M"},
-		{Name: "notify", Flag: "notify", Takes: yamltree.Text, Text: "who is told when it is over for good: a shell command, a URL, or desktop", Sample: "'mail -s \"$GPUARD_JOB_TEXT\" me </dev/null'"},
-		{Name: "verify", Flag: "verify", Takes: yamltree.Optional, Text: "watch for this time whether it is on its GPU; with stop behind a comma, end it if not", Sample: "30s,stop"},
-	}
 }

@@ -115,6 +115,8 @@ func foreign(word string) string {
 		return "write healthy"
 	case "scale":
 		return "write replicas"
+	case "time":
+		return "write timeout for a limit, or expect for your estimate"
 	case "retries":
 		return "write failures below healthy, or restart: on-failure:5"
 	case "retry":

@@ -178,7 +178,11 @@ func (e *entry) variables(n *yamltree.Node) (out []service.Pair) {
 		case name == "" || strings.ContainsAny(name, "= \t\n\x00"):
 			e.Wrong(at, "env%s: %q is not the name of a variable", e.of(), name)
 		case slices.Contains(visible.Variables(), name) && name != "CUDA_DEVICE_ORDER" && name != "DEV":
-			e.Wrong(at, "env%s sets %s, which gpuard writes itself; say which GPU with device", e.of(), name)
+			say := "say which GPU with device"
+			if text != "" && strings.Trim(text, "0123456789,") == "" {
+				say = "write device: [" + text + "]"
+			}
+			e.Wrong(at, "env%s sets %s, which gpuard writes itself; %s", e.of(), name, say)
 		case slices.ContainsFunc(out, func(v service.Pair) bool { return v.Name == name }):
 			e.Wrong(at, "env%s has %s twice; leave one of them out", e.of(), name)
 		default:

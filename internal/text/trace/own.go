@@ -14,7 +14,7 @@ import (
 type ended struct {
 	Submitted time.Time         `json:"submitted"`
 	Seconds   float64           `json:"seconds"`
-	Time      float64           `json:"time_seconds"`
+	Time      float64           `json:"expect_seconds"`
 	Devices   []json.RawMessage `json:"devices"`
 }
 

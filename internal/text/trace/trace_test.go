@@ -35,7 +35,7 @@ func TestFormats(t *testing.T) {
 			[]string{"alice", "bob"}, []string{"1 jobs without a GPU are left out", "1 jobs without a start or an end are left out", "1 lines of steps of jobs are left out"}},
 		{"history", `{
   "schema": "gpuard.history/1",
-  "jobs": [{"job": 1, "submitted": "2026-01-31T08:00:00Z", "seconds": 12.5, "time_seconds": 60, "devices": [{"index": 0}, {"index": 1}]}, {"job": 2, "submitted": "2026-01-31T08:00:01Z", "seconds": 1, "devices": []}], "use": []}`,
+  "jobs": [{"job": 1, "submitted": "2026-01-31T08:00:00Z", "seconds": 12.5, "expect_seconds": 60, "devices": [{"index": 0}, {"index": 1}]}, {"job": 2, "submitted": "2026-01-31T08:00:01Z", "seconds": 1, "devices": []}], "use": []}`,
 			"gpuard history", []sim.Job{{Arrival: day, Lasts: 12500 * time.Millisecond, Estimate: time.Minute, GPUs: 2}}, []string{""}, []string{"1 jobs without a GPU are left out"}},
 		{"leases", `{"lease":"a1","user":"bob","devices":[{"uuid":"x"}],"since":"2026-01-31T08:00:00Z","until":"2026-01-31T08:00:05Z"}
 {"lease":"a2","user":"eve","devices":[{"uuid":"x"}],"share":5,"since":"2026-01-31T08:00:01Z","until":"2026-01-31T08:00:05Z"}

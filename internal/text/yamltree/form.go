@@ -2,6 +2,7 @@ package yamltree
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,28 +10,30 @@ import (
 	"unicode/utf8"
 
 	"gpuard/internal/core/diagnostic"
+	"gpuard/internal/core/option"
 	"gpuard/internal/core/source"
 	"gpuard/internal/core/suggest"
 )
 
 // Takes is what a key of one of our own files takes.
-type Takes string
+type Takes = option.Takes
 
-// What keys take.
+// What keys take beside what options do.
 const (
-	Text     Takes = "text"
-	Number   Takes = "whole number"
-	Switch   Takes = "true or false"
-	Size     Takes = "size" // 20G
-	Time     Takes = "time" // 90s
-	Part     Takes = "number from 0 to 1"
-	Texts    Takes = "list"                       // [a, b], or "a,b"
-	Optional Takes = "true, or text"              // a flag with an optional value
-	Command  Takes = "text, or a list of words"   // text is cut into words
-	Pairs    Takes = "map, or a list of A=B"      // variables
-	Needs    Takes = "list of services, or a map" // service to condition
-	Keyed    Takes = "map"
-	Maps     Takes = "list of maps"
+	Text     = option.Text
+	Number   = option.Number
+	Switch   = option.Switch
+	Size     = option.Size
+	Time     = option.Time
+	Texts    = option.Texts
+	Optional = option.Optional
+
+	Part    Takes = "number from 0 to 1"
+	Command Takes = "text, or a list of words"   // text is cut into words
+	Pairs   Takes = "map, or a list of A=B"      // variables
+	Needs   Takes = "list of services, or a map" // service to condition
+	Keyed   Takes = "map"
+	Maps    Takes = "list of maps"
 )
 
 // Key is one key of such a file. Reading, the JSON Schema and the reference page are made of tables of them.
@@ -41,6 +44,22 @@ type Key struct {
 	Words  []string // all that it can be, where that is known
 	Text   string   // what it means: a sentence without its full stop
 	Sample string   // an example of the value, after the colon
+}
+
+// KeysOf are options as keys of a file.
+func KeysOf(options []option.Option) []Key {
+	keys := make([]Key, len(options))
+	for i, o := range options {
+		text := option.Replace(cmp.Or(o.File, o.Text), func(name, value string) string {
+			key := option.Option{Name: name}.Key()
+			if value != "" {
+				key += ": " + value
+			}
+			return key
+		})
+		keys[i] = Key{Name: o.Key(), Flag: o.Name, Takes: o.Takes, Words: o.Words, Text: text, Sample: o.SampleInFile()}
+	}
+	return keys
 }
 
 // Find is the key of that name in a table.

@@ -63,7 +63,7 @@ func Main(ctx context.Context, p *Program) int {
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	broken, misused := 1, 2
-	if starts(cmd) || p.leases(cmd) {
+	if kindOf(cmd) > kindAnswer {
 		broken, misused = 125, 125
 	}
 	if out.err != nil {
@@ -82,26 +82,6 @@ func Main(ctx context.Context, p *Program) int {
 	return f.code
 }
 
-// starts reports whether the command leases for another program. Then gpuard's own exit codes begin at 120.
-func starts(cmd *cobra.Command) bool {
-	return takesCommand(cmd) || cmd != nil && (cmd.Name() == "hold" || cmd.Name() == "reserve")
-}
-
-// leases reports whether env has --lease. It reads the arguments, because the parser may have stopped before that flag.
-func (p *Program) leases(cmd *cobra.Command) bool {
-	return cmd != nil && cmd.Name() == "env" && (slices.Contains(p.Args, "--lease") || slices.Contains(p.Args, "--lease=true"))
-}
-
-// becomes reports whether the process becomes another program, which gets the remaining arguments and standard output.
-func becomes(cmd *cobra.Command) bool {
-	return cmd != nil && slices.Contains([]string{"run", "docker", "podman"}, cmd.Name())
-}
-
-// takesCommand reports whether the words after the command's flags belong to another program.
-func takesCommand(cmd *cobra.Command) bool {
-	return becomes(cmd) || cmd != nil && (slices.Contains([]string{"sweep", "submit", "compare"}, cmd.Name()) || cmd.HasParent() && cmd.Parent().Name() == "export")
-}
-
 // report runs f and gives its error the exit code of commands that do not start a program.
 func report(f func() error) error {
 	if err := f(); err != nil {
@@ -115,12 +95,9 @@ func (p *Program) root() *cobra.Command {
 		Use:   "gpuard",
 		Short: "Choose, lease and prove GPUs on a shared machine",
 		Long: `gpuard finds the GPUs of this machine, picks one that really is free, leases it
-so that no other job gets it, sets the right variables and starts your command.
-Without a command it shows the machine.`,
-		Example: `  gpuard run --mem 20G -- python train.py  run on a free GPU
-  gpuard doctor                            will GPU programs run here?`,
+so that no other job gets it, sets the right variables and starts your command.`,
+		Example: `  gpuard run --mem 20G -- python train.py`,
 		Version:       version(),
-		Args:          unknownCommand,
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -128,7 +105,10 @@ Without a command it shows the machine.`,
 			p.Host.Say = func(line string) { p.said = append(p.said, line) }
 			p.Host.Loud = p.Host.Say
 		}
-		return refuseEmpty(cmd, "machine") // an empty shell variable must not mean the hardware
+		if err := refuseEmpty(cmd); err != nil {
+			return asUsage(err)
+		}
+		return nil
 	}
 	root.SetVersionTemplate("gpuard {{.Version}}\n")
 	root.PersistentFlags().StringVar(&p.Host.Machine, "machine", p.machineVariable(), "use this machine `FILE`, or demo, or demo:4xA100-80GB, instead of the hardware")
@@ -139,41 +119,30 @@ Without a command it shows the machine.`,
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), shortHelp(cmd, p.helpWidth())) })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(p.helpCommand())
-	commands := p.commands()
+	commands := commandTable()
 	switch i := slices.IndexFunc(commands, func(c command) bool { return len(p.Args) > 0 && c.name == p.Args[0] }); {
 	case len(p.Args) == 1 && p.Args[0] == "--version":
 		return root
 	case i >= 0: // making all the others with their flags takes a twentieth of the time of a run
-		if alone := commands[i].make(); !alone.HasSubCommands() { // the help of a group lists commands in columns as wide as for the whole tree
+		if alone := commands[i].make(p); !alone.HasSubCommands() { // the help of a group lists commands in columns as wide as for the whole tree
 			root.AddCommand(alone)
 			return root
 		}
 	}
 	status := p.status()
 	root.RunE = status.RunE
+	root.Args = func(cmd *cobra.Command, args []string) error {
+		if isSet(cmd, "watch") { // gpuard --watch 1s
+			return status.Args(cmd, args)
+		}
+		return unknownCommand(cmd, args)
+	}
 	root.Flags().AddFlagSet(status.Flags())
 	for _, c := range commands {
-		root.AddCommand(c.make())
+		root.AddCommand(c.make(p))
 	}
 	root.InitDefaultHelpCmd()
 	return root
-}
-
-// command is a name and the function that makes the command of that name.
-type command struct {
-	name string
-	make func() *cobra.Command
-}
-
-// commands lists all commands in the order of the help. The hidden ones, which gpuard starts itself, are last.
-func (p *Program) commands() []command {
-	return []command{
-		{"run", p.run}, {"docker", p.docker}, {"podman", p.podman}, {"sweep", p.sweep}, {"submit", p.submit}, {"export", p.export}, {"queue", p.queue}, {"wait", p.wait}, {"cancel", p.cancel}, {"history", p.history}, {"simulate", p.simulate}, {"compare", p.compare}, {"hold", p.hold}, {"reserve", p.reserve}, {"env", p.env}, {"release", p.release}, {"evict", p.evict},
-		{"up", p.up}, {"ps", p.ps}, {"logs", p.logs}, {"restart", p.restart}, {"down", p.down},
-		{"status", p.status}, {"top", p.top}, {"serve", p.serve}, {"explain", p.explain}, {"verify", p.verify}, {"doctor", p.doctor}, {"lint", p.lint},
-		{"cdi", p.cdi}, {"setup", p.setup}, {"drain", p.drain}, {"undrain", p.undrain}, {"completion", p.completion},
-		{"project-supervise", p.superviseProject}, {"project-keep", p.keepInstance},
-	}
 }
 
 func (p *Program) machineVariable() string {

@@ -15,8 +15,8 @@ func TestOneCommand(t *testing.T) {
 		code := Main(t.Context(), &Program{Host: &machine.Host{}, Out: &out, Err: &errs, Args: args})
 		return strings.Join([]string{out.String(), errs.String(), string(rune('0' + code))}, "|")
 	}
-	for _, c := range (&Program{Host: &machine.Host{}}).commands() {
-		cmd := c.make()
+	for _, c := range commandTable() {
+		cmd := c.make(&Program{Host: &machine.Host{}})
 		if cmd.Name() != c.name || len(cmd.Aliases) > 0 {
 			t.Errorf("%s is called %s %v", c.name, cmd.Name(), cmd.Aliases)
 		}

@@ -14,7 +14,7 @@ import (
 func (p *Program) cdi() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cdi [nvidia|amd]",
-		Short: "Print the GPUs as a file of the Container Device Interface",
+		Short: "Print the GPUs for container engines (CDI)",
 		Long: `Prints a CDI file, by which container engines give GPUs to containers: an entry
 for each GPU by UUID, one by index, and all. With NVIDIA's GPUs it has the
 libraries of the driver too. sudo gpuard setup cdi writes it to /etc/cdi.`,

@@ -129,9 +129,6 @@ type comparedGPU struct {
 }
 
 func (p *Program) compareWith(cmd *cobra.Command, args []string, o *compareOptions) error {
-	if err := refuseEmpty(cmd, "arms", "metric", "device", "load", "file", "csv", "chart"); err != nil {
-		return asUsage(err)
-	}
 	if err := p.fill(cmd); err != nil {
 		return err
 	}

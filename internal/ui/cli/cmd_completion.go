@@ -83,28 +83,6 @@ func (p *Program) shell(known []string) string {
 	return known[0]
 }
 
-// completeWords registers usual values of time and log flags, for those that the command has.
-func completeWords(cmd *cobra.Command) {
-	words := map[string][]string{
-		"timeout": {"30m", "2h", "12h", "1d"}, "time": {"30m", "2h", "12h", "1d"}, "retry": {"1", "2", "3", "2:any"}, "log-limit": {"10M", "100M", "1G"},
-		"grace": {"10s", "30s", "2m"}, "idle": {"30m", "2h", "1d"},
-	}
-	for name, list := range words {
-		if cmd.Flags().Lookup(name) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, noFiles))
-		}
-	}
-}
-
-// completeSpec registers the completions of the flags that choose devices.
-func (p *Program) completeSpec(cmd *cobra.Command) {
-	words := map[string][]string{"place": {"spread", "packed"}, "ids": {"auto", "uuid", "index"}, "gpus": {"1", "2", "4", "8", "all"}, "mem": {"8G", "16G", "24G", "40G", "80G"}, "share": {"4G", "8G", "16G", "24G"}, "min-compute": {"7.5", "8.0", "8.6", "8.9", "9.0", "10.0"}}
-	for name, list := range words {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(list, noFiles))
-	}
-	p.completeDevices(cmd, "device", "exclude", "model", "mig")
-}
-
 // completeDevices registers the completions of flags whose values are read from the machine.
 func (p *Program) completeDevices(cmd *cobra.Command, flags ...string) {
 	for _, name := range flags {

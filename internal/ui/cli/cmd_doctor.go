@@ -31,7 +31,7 @@ func (p *Program) doctor() *cobra.Command {
 	var flags doctorFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say whether GPU programs will run here, and what to mend",
+		Short: "Say whether GPU programs run here, and what to mend",
 		Long: `Says on the first line whether GPU programs will run here and, if not, what to
 do next. The findings follow: driver, devices, libraries, Python environments,
 variables, containers. Nothing is changed. With --engine it says whether that
@@ -94,13 +94,10 @@ func (d *doctorFlags) check(cmd *cobra.Command) error {
 	if d.bare && d.bundle == "" {
 		return errors.New("cannot use --no-scrub without --bundle: it keeps names, paths and addresses in the archive")
 	}
-	if cmd.Flags().Changed("for") && strings.TrimSpace(d.of) == "" {
-		return errors.New("cannot read --for: its value is empty; write for instance --for .venv, or leave it out")
-	}
 	if d.engine == "" && (d.context != "" || d.namespace != "") {
 		return errors.New("cannot use --context or --namespace without --engine kubernetes: this machine has neither")
 	}
-	return refuseEmpty(cmd, "why", "bundle", "engine", "context", "namespace")
+	return nil
 }
 
 // diagnose checks the machine and shows the findings. A warning or an error sets the exit code without another message.

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -17,21 +14,17 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/leases"
 	"gpuard/internal/app/shellenv"
-	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/visible"
 )
 
 type envOptions struct {
-	spec        specFlags
-	wait        waitFlags
-	format      string
-	login       string
-	json, lease bool
-	ask         bool
-	save        string
-	restore     string
+	spec          specFlags
+	format        string
+	login         string
+	json, ask     bool
+	save, restore string
 }
 
 func (p *Program) env() *cobra.Command {
@@ -39,11 +32,10 @@ func (p *Program) env() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "env [flags]",
 		Short: "Print the variables for a choice of devices",
-		Long: `Chooses like run and prints the variables instead of starting a command. Without
---lease nothing is leased: another job may get the same device a moment later.
-With --lease the shell that evaluates the output has the lease, until that shell
-ends or gpuard release gives it back; it waits for a device as run does. If no
-device can be given the output is the command false, so that the eval fails.
+		Long: `Chooses like run and prints the variables instead of starting a command. Nothing
+is leased: another job may get the same device a moment later. A lease for this
+shell, with its variables: eval "$(gpuard reserve --shell)". If no device can be
+given the output is the command false, so that the eval fails.
 With --login it prints the variables of a shell without a lease, as "login"
 in config.yaml says; for the value all there are none. gpuard ignores these
 variables when it leases, unless they were changed.
@@ -52,8 +44,7 @@ that was unset is unset again, and a lease that came with the choice ends.
 Choices can nest; GPUARD_SAVED holds them.
 Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 		Example: `  gpuard env --device 1
-  eval "$(gpuard env --lease)"             a GPU for this shell, until it ends
-  gpuard env --lease --format fish | source
+  eval "$(gpuard env --device 0,2)"
   gpuard env --cpu --format fish | source
   eval "$(gpuard env --device 1 --save mine)"
   eval "$(gpuard env --restore mine)"      as it was before`,
@@ -64,24 +55,14 @@ Formats: sh (also bash, zsh), fish, dotenv (it can only set: no unset), json.`,
 				return report(func() error { return p.printLogin(cmd, o) })
 			case cmd.Flags().Changed("restore"):
 				return report(func() error { return p.restoreEnv(cmd, o) })
-			case !o.lease:
-				return report(func() error { return p.printEnv(cmd, o) })
 			}
-			if p.term(p.Out).TTY {
-				return &failure{usagef("cannot lease: no shell evaluates the output, which goes to the terminal; type: %s", evalLine(o.format)), 125}
-			}
-			if err := p.printEnv(cmd, o); err != nil {
-				return &failure{err, exit.Run(err)}
-			}
-			return nil
+			return report(func() error { return p.printEnv(cmd, o) })
 		},
 	}
 	o.spec.add(p, cmd)
-	o.wait.add(cmd)
 	addAsk(cmd, &o.ask)
 	cmd.Flags().StringVar(&o.format, "format", "sh", "`FORM`: sh, fish, dotenv or json")
 	cmd.Flags().BoolVar(&o.json, "json", false, "the same as --format json")
-	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell that evaluates this, until it ends")
 	f := cmd.Flags()
 	f.StringVar(&o.login, "login", "", "`WHICH` GPUs a shell without a lease sees: all, allowed or none; config.yaml may allow fewer")
 	f.Lookup("login").NoOptDefVal = string(policy.LoginAll) // config.yaml may be stricter
@@ -101,65 +82,37 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 	if err != nil {
 		return asUsage(p.atDefault(err))
 	}
-	if spec.Waiting, err = o.waiting(p, cmd); err != nil {
-		return p.atDefault(err)
-	}
 	write, err := o.writer(cmd)
 	if err != nil {
 		return err
 	}
-	keep := func(vars []visible.Var, _ *leases.Holding) ([]visible.Var, error) { return vars, nil }
-	if cmd.Flags().Changed("save") {
-		if keep, err = shellenv.Save(p.Host, o.save); err != nil {
-			return err
-		}
+	keep, err := p.saving(cmd, o.save)
+	if err == nil {
+		spec, err = p.askDevice(cmd, o.ask, spec)
 	}
-	if spec, err = p.askDevice(cmd, o.ask, spec); err != nil {
-		return err
-	}
-	if !o.lease || spec.CPU { // no device, no lease
-		vars, err := shellenv.Variables(cmd.Context(), p.Host, spec)
-		if err == nil {
-			vars, err = keep(vars, nil)
-		}
-		if err != nil {
-			return err
-		}
-		return write(p.Out, vars, p.said)
-	}
-	return p.leaseEnv(cmd, o, spec, write, keep)
-}
-
-// leaseEnv leases for the shell and prints the variables of the lease.
-func (p *Program) leaseEnv(cmd *cobra.Command, o *envOptions, spec job.Spec, write envWriter, keep func([]visible.Var, *leases.Holding) ([]visible.Var, error)) error {
-	p.showStanding(o.format == "json")
-	h, err := leases.HoldShell(cmd.Context(), p.Host, spec)
 	if err != nil {
 		return err
 	}
-	return p.deliver(cmd, h, func() error {
-		vars, err := keep(h.Variables, h)
-		if err != nil {
-			return err
-		}
-		if o.format == "json" {
-			return write(p.Out, vars, append(p.said, h.Notes...))
-		}
-		for _, n := range h.Notes {
-			_ = p.tell(n)
-		}
-		if h.Lease != "" {
-			fmt.Fprintf(p.Err, "gpuard: %s, until this shell ends\n", h.Announce())
-		}
-		return write(p.Out, vars, nil)
-	})
+	vars, err := shellenv.Variables(cmd.Context(), p.Host, spec)
+	if err == nil {
+		vars, err = keep(vars, nil)
+	}
+	if err != nil {
+		return err
+	}
+	return write(p.Out, vars, p.said)
+}
+
+// saving is what a shell has to change for the variables of a choice, and where --save is given to have those of before back.
+func (p *Program) saving(cmd *cobra.Command, id string) (func([]visible.Var, *leases.Holding) ([]visible.Var, error), error) {
+	if !cmd.Flags().Changed("save") {
+		return func(vars []visible.Var, _ *leases.Holding) ([]visible.Var, error) { return vars, nil }, nil
+	}
+	return shellenv.Save(p.Host, id)
 }
 
 // restoreEnv prints the commands that restore the variables that --save saved.
 func (p *Program) restoreEnv(cmd *cobra.Command, o *envOptions) error {
-	if err := refuseEmpty(cmd, "restore"); err != nil {
-		return asUsage(err)
-	}
 	var other string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains([]string{"restore", "format", "json", "machine", "private-state"}, f.Name) {
@@ -183,9 +136,6 @@ func (p *Program) restoreEnv(cmd *cobra.Command, o *envOptions) error {
 
 // writer checks the flags of the format and returns its writer.
 func (o *envOptions) writer(cmd *cobra.Command) (envWriter, error) {
-	if err := refuseEmpty(cmd, "save"); err != nil {
-		return nil, asUsage(err)
-	}
 	if o.json {
 		if cmd.Flags().Changed("format") && o.format != "json" {
 			return nil, usagef("cannot use --json with --format %s: write one of them", o.format)
@@ -224,49 +174,29 @@ func loginWords() []string {
 	return []string{string(policy.LoginAll), string(policy.LoginAllowed), string(policy.LoginNone)}
 }
 
-// waiting reads the wait flags, and refuses them without --lease.
-func (o *envOptions) waiting(p *Program, cmd *cobra.Command) (job.Waiting, error) {
-	for _, name := range []string{"wait", "no-wait", "fallback"} {
-		if !o.lease && cmd.Flags().Changed(name) {
-			return job.Waiting{}, usagef("cannot use --%s without --lease: without a lease there is nothing to wait for", name)
-		}
-	}
-	return o.wait.parse(p, cmd)
-}
-
-// deliver writes the answer, and gives the lease back if that fails. It catches SIGPIPE so that a closed pipe is an
-// error of the write and does not kill gpuard.
-func (p *Program) deliver(cmd *cobra.Command, h *leases.Holding, write func() error) error {
-	broken := make(chan os.Signal, 1)
-	signal.Notify(broken, syscall.SIGPIPE)
-	defer signal.Stop(broken)
-	err := write()
-	if err == nil {
-		return nil
-	}
-	return errors.Join(err, leases.Undo(cmd.Context(), p.Host, h))
-}
-
-// evalLine is the command line by which a shell leases for itself.
-func evalLine(format string) string {
-	if format == "fish" {
-		return "gpuard env --lease --format fish | source"
-	}
-	return `eval "$(gpuard env --lease)"`
-}
-
-// failEval makes the eval of a failed env fail. An empty output would succeed, and the shell would continue with every
-// GPU. The words after false are a comment, or arguments that false ignores.
+// failEval makes the eval of a failed env or reserve --shell fail. An empty output would succeed, and the shell would
+// continue with every GPU. The words after false are a comment, or arguments that false ignores.
 func (p *Program) failEval(cmd *cobra.Command) {
-	if cmd == nil || cmd.Name() != "env" || cmd.Flags().Changed("login") || p.wantsJSON(cmd) || p.term(p.Out).TTY {
+	if cmd == nil || !p.isEvaluated(cmd) || p.term(p.Out).TTY {
 		return
 	}
-	for i, word := range p.Args { // if the parser stopped at an error, it may not have read the flag
-		if word == "--format=dotenv" || word == "dotenv" && i > 0 && p.Args[i-1] == "--format" {
-			return
-		}
-	}
 	fmt.Fprintln(p.Out, "false # gpuard gave no GPU")
+}
+
+// isEvaluated reports whether a shell evaluates the output of a command. It reads the arguments, because at an error the parser
+// may have stopped before the flag.
+func (p *Program) isEvaluated(cmd *cobra.Command) bool {
+	switch cmd.Name() {
+	case "env":
+		dotenv := slices.Contains(p.Args, "--format=dotenv")
+		for i, word := range p.Args {
+			dotenv = dotenv || word == "dotenv" && i > 0 && p.Args[i-1] == "--format"
+		}
+		return !dotenv && !cmd.Flags().Changed("login") && !p.wantsJSON(cmd)
+	case "reserve":
+		return slices.ContainsFunc(p.Args, func(word string) bool { return word == "--shell" || strings.HasPrefix(word, "--shell=") })
+	}
+	return false
 }
 
 // envWriter writes variables in one format. Only JSON includes the notes.

@@ -25,7 +25,7 @@ func (p *Program) evict() *cobra.Command {
 	o := &evictOptions{}
 	cmd := &cobra.Command{
 		Use:   "evict [flags] [PID...]",
-		Short: "Show GPU memory that belongs to no lease, and end what holds it",
+		Short: "Show and end what holds GPU memory without a lease",
 		Long: `Lists processes that use GPU memory without a live lease: owner, memory, age and
 idle time. With --idle it lists every process that has been idle for that long,
 leased notebooks too.
@@ -56,7 +56,8 @@ container, and none with a live lease unless --idle is given.`,
 	f.StringVar(&o.grace, "grace", "10s", "`TIME` that a process has to end")
 	f.BoolVar(&o.force, "force", false, "kill processes that do not end in that time")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
-	completeWords(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("grace", cobra.FixedCompletions([]string{"10s", "30s", "2m"}, noFiles))
+	_ = cmd.RegisterFlagCompletionFunc("idle", cobra.FixedCompletions([]string{"30m", "2h", "1d"}, noFiles))
 	return cmd
 }
 

@@ -18,7 +18,7 @@ func (p *Program) explain() *cobra.Command {
 	var runtime string
 	cmd := &cobra.Command{
 		Use:   "explain [PID | LEASE | VAR=VALUE...]",
-		Short: "Show what a program would see, and every surprise on the way",
+		Short: "Show which GPUs a program would see, and why",
 		Long: `Shows which devices a program sees with the variables of this shell. Variables
 given on the command line replace this shell's GPU variables entirely.
 The exit code is 0 even if no device is visible, and 1 if the driver ignores

@@ -83,27 +83,17 @@ for, 125 gpuard failed or was used wrongly.`,
 	f.SetInterspersed(false)
 	o.spec.add(p, cmd)
 	o.add(cmd)
-	for name, usage := range map[string]string{
-		"after": "start when these jobs of the engine have ended with 0: `N[:any],...`; any: however they end",
-		"log":   "`FILE` for its output, where it starts (default: that of the engine)",
-		"hold":  "do not start it before it is released there",
-		"time":  "your estimate of its run time, a `TIME` such as 2h: a remark for people",
-		"nice":  "jobs with a lower `N` start first",
-	} {
-		f.Lookup(name).Usage = usage
-	}
+	f.Lookup("log").Usage = "its output goes into this file, where it starts (default: that of the engine)"
+	f.Lookup("expect").Usage = "your estimate of how long it runs: a remark for people"
 	p.privateState(cmd)
 	f.StringVarP(&o.file, "file", "f", "", "write a service of this `FILE`, such as gpuard.yaml; the flags that choose devices are its own")
-	f.StringArrayVar(&o.env, "env", nil, "`NAME[=VALUE]`: a variable for it, with the value that this shell has; no other is handed on")
-	f.StringVar(&o.image, "image", "", "`IMAGE` of its container")
-	f.StringVar(&o.workdir, "workdir", "", "`FOLDER` in which it starts (default: this one; in a container, that of the image)")
-	f.StringVar(&o.namespace, "namespace", "", "`NAME` of the namespace in Kubernetes")
-	f.StringVar(&o.queue, "queue", "", "`NAME` of Slurm's partition, or of Kueue's local queue")
+	addOption(cmd, "env", &o.env)
+	addOption(cmd, "image", &o.image)
+	addOption(cmd, "workdir", &o.workdir)
+	addOption(cmd, "namespace", &o.namespace)
+	addOption(cmd, "queue", &o.queue)
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not say what is only approximate")
-	for _, name := range []string{"env", "image", "namespace", "queue"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 	return cmd
 }
 
@@ -139,9 +129,6 @@ func (p *Program) exportWith(cmd *cobra.Command, t handoff.Target, o *exportOpti
 
 // described is the job of the flags, or of a service.
 func (p *Program) described(cmd *cobra.Command, t handoff.Target, o *exportOptions, args []string) (w handoff.Work, err error) {
-	if err := refuseEmpty(cmd, "file", "env", "image", "workdir", "namespace", "queue"); err != nil {
-		return w, err
-	}
 	switch {
 	case o.file != "":
 		w, err = p.serviceWork(cmd, t, o, args)

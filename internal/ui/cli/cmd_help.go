@@ -18,6 +18,9 @@ func (p *Program) helpWidth() int { return min(helpWidth, p.term(p.Out).Width) }
 
 // helpText is the text of --help. At 80 columns it is also the text of the reference pages.
 func helpText(cmd *cobra.Command, width int) string {
+	if !cmd.HasParent() {
+		return rootHelp(cmd, width)
+	}
 	cmd.LocalFlags() // joins the flags of the parents to the command's own
 	text := introduction(cmd, cmd.Long, width) + flagText(groupedFlags(cmd), width)
 	if cmd.HasAvailableSubCommands() {
@@ -26,13 +29,51 @@ func helpText(cmd *cobra.Command, width int) string {
 	return text
 }
 
+// rootHelp is the text of gpuard --help: all commands in their groups.
+func rootHelp(root *cobra.Command, width int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\n%s\n", root.Long, root.Example)
+	narrow, group := width > 0 && width < helpWidth, commandGroup("")
+	if !narrow {
+		b.WriteString("\n")
+	}
+	for _, row := range commandTable() {
+		cmd, _, err := root.Find([]string{row.name})
+		if err != nil || row.group == "" {
+			continue
+		}
+		head := ""
+		if row.group != group {
+			group, head = row.group, string(row.group)
+		}
+		if narrow { // a group is a line of its own, and squeeze breaks the others
+			if head != "" {
+				b.WriteString("\n" + head + "\n")
+			}
+			head = ""
+		} else {
+			head = pad(head, groupColumn, false, "")
+		}
+		fmt.Fprintf(&b, "  %s%s  %s\n", head, pad(row.name, nameColumn, false, ""), cmd.Short)
+	}
+	b.WriteString("\ngpuard alone is gpuard status. No GPU: --machine demo. More: gpuard help COMMAND\n")
+	return squeeze(b.String(), width)
+}
+
+// Columns of gpuard --help, and what is left for the words about a command.
+const (
+	groupColumn = len(groupAdmin) + 2
+	nameColumn  = len("completion")
+	shortColumn = helpWidth - 2 - groupColumn - nameColumn - 2
+)
+
 // longHelp is the number of lines from which --help is short.
 const longHelp = 60
 
 // shortHelp is the text of --help where the whole text is long: the first paragraph, the flags that most callers need,
 // and the names of the others.
 func shortHelp(cmd *cobra.Command, width int) string {
-	if !cmd.HasParent() || strings.Count(helpText(cmd, helpWidth), "\n") <= longHelp {
+	if strings.Count(helpText(cmd, helpWidth), "\n") <= longHelp {
 		return helpText(cmd, width)
 	}
 	about, _, _ := strings.Cut(cmd.Long, "\n\n")

@@ -24,7 +24,7 @@ func (p *Program) history() *cobra.Command {
 	o := &historyOptions{}
 	cmd := &cobra.Command{
 		Use:   "history [flags]",
-		Short: "Show the jobs of your queue that have ended, and hours of GPUs",
+		Short: "Show jobs that have ended, and hours of GPUs",
 		Long: `Shows each job of gpuard submit that has ended: how, after what time, on
 which GPUs, and what was measured there every 10 seconds: the most memory of a
 GPU, and the mean load. A job that ran when the machine went down is lost:
@@ -64,9 +64,6 @@ type historyAnswer struct {
 }
 
 func (p *Program) showHistory(cmd *cobra.Command, o *historyOptions) error {
-	if err := refuseEmpty(cmd, "by", "since", "chart"); err != nil {
-		return asUsage(err)
-	}
 	if err := o.wrong(); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func (p *Program) lint() *cobra.Command {
 	o := linter.Options{Input: os.Stdin}
 	cmd := &cobra.Command{
 		Use:   "lint PATH...",
-		Short: "Find GPU mistakes in scripts and settings before they run",
+		Short: "Find GPU mistakes in scripts before they run",
 		Long: `Reads Python, notebooks, shell scripts, Dockerfiles, Compose files, conda
 environments, GitHub workflows, systemd units and desktop entries, and reports
 GPU settings that will not do what was meant. Folders are searched; "-" is

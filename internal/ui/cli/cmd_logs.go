@@ -17,7 +17,7 @@ func (p *Program) logs() *cobra.Command {
 	o := &logsOptions{}
 	cmd := &cobra.Command{
 		Use:   "logs [flags] [SERVICE...|JOB...]",
-		Short: "Show what services of a gpuard.yaml, or jobs of a queue, write",
+		Short: "Show what jobs of your queue, or services, write",
 		Long: `Shows what instances have written to standard output and standard error, also
 before a restart. A number is a job of gpuard submit. With several instances
 each line begins with the name of its instance. A log that is full (64M, or

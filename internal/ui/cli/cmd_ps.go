@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ func (p *Program) ps() *cobra.Command {
 	o := &projectFlags{}
 	cmd := &cobra.Command{
 		Use:   "ps [flags] [SERVICE...]",
-		Short: "Show the services of a gpuard.yaml that are up, and their devices",
+		Short: "Show the services that are up, and their devices",
 		Long: `Shows each instance of the services that gpuard up has started: state, devices,
 process and age, and the reason if it waits, has failed or cannot be placed.
 gpuard status shows the GPUs of other projects and users.`,
@@ -26,6 +27,9 @@ gpuard status shows the GPUs of other projects and users.`,
   gpuard ps --json                         for scripts`,
 		ValidArgsFunction: p.completeServices(o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && slices.Contains([]string{"a", "ax", "aux"}, args[0]) {
+				return usagef("cannot find a service %q: gpuard ps shows the services of a gpuard.yaml; the processes on the GPUs: gpuard status", args[0])
+			}
 			return report(func() error {
 				_, view, err := p.found(cmd.Context(), o.file)
 				if err != nil {

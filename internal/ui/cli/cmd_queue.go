@@ -26,7 +26,7 @@ func (p *Program) queue() *cobra.Command {
 		Use:   "queue [flags]",
 		Short: "Show your jobs that run or wait, and who else waits",
 		Long: `Shows the jobs of gpuard submit that run or wait, why the first waits, when each
-may start, and what else waits for a GPU. The times are estimates: of --time,
+may start, and what else waits for a GPU. The times are estimates: of --expect,
 else of the last runs of the same command, else of those of the queue. gpuard
 history shows jobs that have ended. If the processes that run your queue were
 killed, or the machine was started again, it starts them.`,

@@ -102,9 +102,9 @@ func TestJoinWait(t *testing.T) {
 		"run -- app --wait 10m":              "run -- app --wait 10m",
 		"run --wait -- 10m":                  "run --wait -- 10m",
 		"run --gpus 2 app --wait 10m":        "run --gpus 2 app --wait 10m",
-		"hold --wait 10m 4242":               "hold --wait=10m 4242",
-		"hold 4242 --wait 10m":               "hold 4242 --wait=10m",
-		"env --lease --wait 10m":             "env --lease --wait=10m",
+		"reserve --wait 10m --pid 4242":      "reserve --wait=10m --pid 4242",
+		"reserve --pid 4242 --wait 10m":      "reserve --pid 4242 --wait=10m",
+		"reserve --shell --wait 10m":         "reserve --shell --wait=10m",
 		"status --json":                      "status --json",
 		"run --model --wait --wait 5s -- ab": "run --model --wait --wait=5s -- ab",
 	} {

@@ -14,11 +14,11 @@ func (p *Program) release() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "release [LEASE]",
-		Short: "Give back a lease of hold or env, or one whose command has ended",
+		Short: "Give a lease back before it ends by itself",
 		Long: `A lease ends with its command. If a process that the command started (a tmux
 server, a daemon) still has the lease's descriptor open, gpuard status shows it,
-and release ends the lease. A lease of hold or env --lease can be given back at
-any time; its process keeps running with the variables that it has. The lease of
+and release ends the lease. A lease of gpuard reserve can be given back at any
+time; its process keeps running with the variables that it has. The lease of
 a running command of gpuard run is not released: end the command instead. In a
 shell with a lease, release alone gives that one back.`,
 		Example: "  gpuard release k3f9\n  gpuard release       the lease of this shell",

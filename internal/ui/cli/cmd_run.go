@@ -59,10 +59,10 @@ wrongly, 126 not executable, 127 not found.`
 func (p *Program) run() *cobra.Command {
 	o := &runOptions{}
 	cmd := p.starting(o)
-	cmd.Use, cmd.Short = "run [flags] [--] [COMMAND [ARG...]]", "Run a command on a GPU that is free, leased until it ends"
+	cmd.Use, cmd.Short = "run [flags] [--] [COMMAND [ARG...]]", "Run a command on a free GPU, leased until it ends"
 	cmd.Long, cmd.Example, cmd.ValidArgsFunction = runLong, runExample, p.programs
 	o.add(p, cmd)
-	cmd.Flags().StringVar(&o.keepWhile, "keep-while", "", "if the command ends while `FILE` exists, keep the lease for its next start, at most 15 s; kernel: the connection file of a Jupyter kernel")
+	addOption(cmd, "keep-while", &o.keepWhile)
 	addAsk(cmd, &o.ask)
 	return cmd
 }
@@ -88,7 +88,7 @@ func (p *Program) starting(o *runOptions) *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.Bool(alert, false, "also show errors in a window, for a start without a terminal")
-	f.StringVar(&o.name, "name", "", "call the job `NAME` in status and messages, instead of by its command")
+	addOption(cmd, "name", &o.name)
 	f.BoolVar(&o.dry, "dry-run", false, "only show what would be chosen, and why")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object (on standard error when a command runs)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors")
@@ -102,17 +102,15 @@ func (o *runOptions) add(p *Program, cmd *cobra.Command) {
 	p.privateState(cmd)
 	o.care.add(cmd)
 	o.ranks.add(cmd)
-	addVerify(cmd, &o.verify)
-}
-
-func addVerify(cmd *cobra.Command, value *string) {
-	cmd.Flags().StringVar(value, "verify", "", "check for this `TIME[,stop]` that the command uses its GPU, and report it; stop ends it if not")
-	cmd.Flags().Lookup("verify").NoOptDefVal = "30s"
+	addOption(cmd, "verify", &o.verify)
 }
 
 // parse checks those flags except --verify, which needs the machine.
 func (o *runOptions) parse(p *Program, cmd *cobra.Command, command []string) (spec job.Spec, care *job.Care, err error) {
 	if err = p.fill(cmd); err != nil {
+		return spec, nil, err
+	}
+	if err = refuseAssignment(cmd, command); err != nil {
 		return spec, nil, err
 	}
 	if spec, err = p.request(cmd, &o.spec, command); err == nil {
@@ -142,15 +140,9 @@ func plainName(cmd *cobra.Command, name string) error {
 // command. most is the time limit of a rule; the holder enforces it.
 func (o *runOptions) keep(cmd *cobra.Command, spec *job.Spec, care *job.Care, most time.Duration) error {
 	spec.KeepWhile = o.keepWhile
-	err := refuseEmpty(cmd, "keep-while")
-	if err == nil {
-		err = refuseTogether(cmd, []conflict{
-			{"keep-while", "cpu", "there is no lease to keep"}, {"keep-while", "torchrun", "it is for one process"}, {"keep-while", "ranks", "it is for one process"},
-		})
-	}
 	switch {
-	case err != nil || o.keepWhile == "":
-		return err
+	case o.keepWhile == "":
+		return nil
 	case care != nil:
 		return errors.New("cannot use --keep-while with --timeout, --retry, --log, --notify or --drift: gpuard is the parent of the command then, and the lease ends with gpuard; leave one of them out")
 	case spec.Quota == job.MPS || spec.Require == job.MPS:

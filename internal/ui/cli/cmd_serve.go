@@ -27,7 +27,7 @@ func (p *Program) serve() *cobra.Command {
 	o := &observe.Serving{}
 	cmd := &cobra.Command{
 		Use:   "serve [flags]",
-		Short: "Show the machine as a page, and as metrics for Prometheus",
+		Short: "Show the machine as a page, metrics for Prometheus",
 		Long: `Serves a page with the devices, the last day, who uses what, your queue,
 services and findings; /metrics for Prometheus; and the same as JSON below
 /api/. It only looks: leases, jobs and the line do not need it. Other users of
@@ -56,9 +56,6 @@ Ctrl-C ends gpuard serve.`,
 }
 
 func (p *Program) serveWith(cmd *cobra.Command, o *observe.Serving) error {
-	if err := refuseEmpty(cmd, append(pageFlags(), "dcgm-jobs")...); err != nil {
-		return asUsage(err)
-	}
 	if err := bothForTLS(o.Cert, o.Key); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (p *Program) setup() *cobra.Command {
 	name := ""
 	cmd := &cobra.Command{
 		Use:   "setup",
-		Short: "Put gpuard where you work: conda, Jupyter, systemd, CI, …",
+		Short: "Put gpuard into conda, Jupyter, systemd, CI and more",
 		Long: `Writes the few lines that a tool needs so that the programs it starts get their
 GPUs from gpuard. --dry-run shows every line. It changes only its own lines,
 does nothing when called again, and removes everything with --remove. Without a

@@ -63,11 +63,6 @@ func (o *condaOptions) modes(cmd *cobra.Command) {
 
 func (p *Program) condaSetup(cmd *cobra.Command, o *condaOptions, args []string) error {
 	c := setup.Conda{Host: p.Host, Name: strings.Join(args, "")}
-	if cmd.Flags().Changed("environment-yml") {
-		if err := refuseEmpty(cmd, "environment-yml"); err != nil {
-			return asUsage(err)
-		}
-	}
 	f := setup.CondaFile{Path: o.file, Made: c.Name}
 	var parts []part
 	if c.Name != "" || o.file == "" {

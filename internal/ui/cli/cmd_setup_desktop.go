@@ -36,9 +36,6 @@ func (p *Program) setupDesktop() *cobra.Command {
 				if d.App, d.More, err = entryAndArguments(cmd, args); err != nil {
 					return err
 				}
-				if err = refuseEmpty(cmd, "name"); err != nil {
-					return asUsage(err)
-				}
 				if d.Flags, err = l.flags(p, cmd); err != nil {
 					return err
 				}

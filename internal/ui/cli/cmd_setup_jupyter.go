@@ -31,9 +31,6 @@ free the kernel waits in line, unless --no-wait or --fallback says otherwise.`,
 				if err == nil {
 					_, err = w.parse(p, cmd)
 				}
-				if err == nil {
-					err = refuseEmpty(cmd, "kernel", "name")
-				}
 				if err != nil {
 					return asUsage(err)
 				}

@@ -27,9 +27,6 @@ machine, or your login. What it starts, such as your queue, goes on when it ends
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return report(func() error {
-				if err := refuseEmpty(cmd, pageFlags()...); err != nil {
-					return asUsage(err)
-				}
 				words, err := pageWords(&page)
 				if err != nil {
 					return err
@@ -48,9 +45,7 @@ machine, or your login. What it starts, such as your queue, goes on when it ends
 	return cmd
 }
 
-// pageFlags are those of gpuard serve that gpuard setup serve has too.
-func pageFlags() []string { return []string{"listen", "token-file", "name", "tls-cert", "tls-key"} }
-
+// addPageFlags adds the flags of gpuard serve that gpuard setup serve has too.
 func addPageFlags(cmd *cobra.Command, page *observe.Serving) {
 	f := cmd.Flags()
 	f.StringVar(&page.Listen, "listen", "127.0.0.1:8470", "`ADDRESS` and port to listen on")

@@ -41,7 +41,7 @@ func (p *Program) simulate() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "simulate [flags] [TRACE]",
-		Short: "Replay recorded jobs on other numbers of GPUs, and by other rules",
+		Short: "Replay recorded jobs on other numbers of GPUs",
 		Long: `Replays a record of jobs on invented machines: how long would each have waited,
 and how much of the machine would have been in use? Without TRACE it takes the
 leases that have ended here, else the jobs of your queue. TRACE is a file,
@@ -95,9 +95,6 @@ type traceAnswer struct {
 }
 
 func (p *Program) showSimulation(cmd *cobra.Command, o *simulateOptions, args []string) error {
-	if err := refuseEmpty(cmd, "gpus", "policy", "place", "time-guess", "csv", "chart"); err != nil {
-		return asUsage(err)
-	}
 	r, err := o.request()
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ func (p *Program) status() *cobra.Command {
 	var o statusOptions
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show the devices: load, memory, health, and who uses them",
+		Short: "Show the GPUs: load, memory, health, who uses them",
 		Long: `Shows every device with load, memory, temperature, health, and who uses it since
 when, with gpuard or without. Plain gpuard does the same. Exit code 1 when no
 device can be read, with the reason.`,

@@ -26,7 +26,7 @@ func (p *Program) submit() *cobra.Command {
 	o := &submitOptions{}
 	cmd := &cobra.Command{
 		Use:   "submit [flags] [--] COMMAND [ARG...]",
-		Short: "Hand in a job, which runs when a GPU is free, also after a logout",
+		Short: "Hand in a job: it runs as soon as a GPU is free",
 		Long: `Puts COMMAND into your queue and returns. It will run in this folder, with the
 environment that this shell has now, on a GPU that is leased for it. Its output
 goes to the file that is named. Between users the line is that of gpuard run:
@@ -89,7 +89,7 @@ func (p *Program) submitWith(cmd *cobra.Command, o *submitOptions, args []string
 			return asUsage(err)
 		}
 	}
-	if err := o.refuseEmpty(cmd); err != nil {
+	if err := refuseAssignment(cmd, args); err != nil {
 		return asUsage(err)
 	}
 	if s, err := p.engineOf(cmd, &o.engineFlags, args[0]); err != nil {

@@ -25,18 +25,14 @@ type engineFlags struct {
 
 func (e *engineFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&e.engine, "engine", "", "hand it to this `ENGINE` in place of this machine: slurm, or kubernetes (kubernetes-plugin and kubernetes-dra say how it asks for GPUs); here: this machine all the same")
+	addOption(cmd, "engine", &e.engine)
 	f.StringVarP(&e.file, "file", "f", "", "hand in a service of this `FILE`, such as gpuard.yaml; write its name in place of COMMAND")
-	f.StringArrayVar(&e.env, "env", nil, "with --engine: `NAME[=VALUE]`: a variable for it, with the value that this shell has; no other is handed on")
-	f.StringVar(&e.queue, "queue", "", "with --engine: `NAME` of Slurm's partition, or of Kueue's local queue")
-	f.StringVar(&e.image, "image", "", "with --engine kubernetes: `IMAGE` of its container")
-	f.StringVar(&e.namespace, "namespace", "", "with --engine kubernetes: `NAME` of the namespace (default: that of kubectl's context)")
-	f.StringVar(&e.workdir, "workdir", "", "with --engine: `FOLDER` in which it starts (default: this one; in a container, that of the image)")
+	addOption(cmd, "env", &e.env)
+	addOption(cmd, "queue", &e.queue)
+	addOption(cmd, "image", &e.image)
+	addOption(cmd, "namespace", &e.namespace)
+	addOption(cmd, "workdir", &e.workdir)
 	f.BoolVar(&e.dry, "dry-run", false, "with --engine: ask whether and when it would start, and hand nothing in")
-	_ = cmd.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(append(remote.Names(), "kubernetes-plugin", "kubernetes-dra", here), noFiles))
-	for _, name := range []string{"env", "queue", "image", "namespace"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
 }
 
 // here is the value of --engine for this machine, where the configuration says otherwise.
@@ -45,9 +41,6 @@ const here = "here"
 // engineOf is the scheduler that is to have the job: that of --engine, else that of the service in a file, else that of the
 // configuration; nil this machine.
 func (p *Program) engineOf(cmd *cobra.Command, e *engineFlags, service string) (*remote.Scheduler, error) {
-	if err := refuseEmpty(cmd, "engine", "file", "env", "queue", "workdir", "image", "namespace"); err != nil {
-		return nil, asUsage(err)
-	}
 	name, err := e.engine, error(nil)
 	if name == "" && e.file != "" {
 		name, err = p.engineInFile(e.file, service)

@@ -90,6 +90,9 @@ func scriptLine(asked *cobra.Command, line string) error {
 	if err := asked.ParseFlags(words); err != nil {
 		return err
 	}
+	if err := refuseEmpty(asked); err != nil {
+		return err
+	}
 	if extra := asked.Flags().Args(); len(extra) > 0 {
 		return fmt.Errorf("%q is no flag; the command is the script itself", extra[0])
 	}

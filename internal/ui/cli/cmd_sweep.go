@@ -3,9 +3,11 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"gpuard/internal/app/claim"
 	sweeper "gpuard/internal/app/sweep"
@@ -72,12 +74,11 @@ func (p *Program) sweep() *cobra.Command {
 	f.StringVar(&o.fallback, "fallback", "", "`cpu`: run on the CPU where this machine can never give what is asked for; busy GPUs are waited for")
 	o.care.addLife(cmd)
 	o.ranks.add(cmd)
-	addVerify(cmd, &o.verify)
+	addOption(cmd, "verify", &o.verify)
 	f.BoolVar(&o.dry, "dry-run", false, "only show what would be run, and where the first run would be placed")
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object at the end")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors")
 	p.privateState(cmd)
-	completeWords(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("jobs-per-gpu", cobra.FixedCompletions([]string{"2", "3", "4", "8"}, noFiles))
 	_ = cmd.RegisterFlagCompletionFunc("fallback", cobra.FixedCompletions([]string{"cpu"}, noFiles))
 	for _, name := range []string{"over", "jobs"} {
@@ -91,30 +92,34 @@ func (p *Program) sweep() *cobra.Command {
 
 // sweepConflicts lists the pairs of flags that cannot be given together.
 func sweepConflicts() []conflict {
-	list := []conflict{
+	return []conflict{
 		{"over", "csv", "the runs can come from only one source"}, {"over", "commands", "the runs can come from only one source"}, {"csv", "commands", "the runs can come from only one source"},
 		{"jobs-per-gpu", "share", "both say how much of a GPU a run has"},
 		{"jobs-per-gpu", "mem", "a share already reserves memory"},
 		{"jobs-per-gpu", "mig", "a MIG slice is a share already"},
 		{"jobs-per-gpu", "cpu", "--cpu asks for no GPU at all"},
-		{"fallback", "cpu", "a job without a GPU needs no fallback"},
 	}
-	for _, other := range []string{"over", "csv", "commands", "dir", "jobs", "jobs-per-gpu", "fallback", "retry", "timeout", "grace", "stop-signal", "drift", "log-limit", "notify", "verify", "torchrun", "ranks", "nproc", "dry-run", "gpus", "cpu", "device", "mig",
-		"exclude", "model", "min-compute", "mem", "share", "place", "ids", "any", "quota", "require-quota", "mps-threads", "private-state"} {
-		list = append(list, conflict{"resume", other, "the folder has the settings; to change them, write the whole command again with --dir DIR"})
-	}
-	return list
+}
+
+// refuseBesideResume refuses what the folder of a sweep has already.
+func refuseBesideResume(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && !slices.Contains([]string{"resume", "failed", "json", "quiet", "machine"}, f.Name) {
+			err = fmt.Errorf("cannot use --resume with --%s: the folder has the settings; to change them, write the whole command again with --dir DIR", f.Name)
+		}
+	})
+	return err
 }
 
 func (p *Program) sweepWith(cmd *cobra.Command, args []string, o *sweepOptions) error {
 	if err := refuseTogether(cmd, sweepConflicts()); err != nil {
 		return asUsage(err)
 	}
-	if err := refuseEmpty(cmd, "over", "csv", "commands", "resume", "dir", "fallback"); err != nil {
-		return asUsage(err)
-	}
 	show := p.sweepShow(o)
 	if o.resume != "" {
+		if err := refuseBesideResume(cmd); err != nil {
+			return asUsage(err)
+		}
 		if len(args) > 0 {
 			return usagef("cannot use %q with --resume: the folder holds the command; to change it, begin another sweep", strings.Join(args, " "))
 		}

@@ -39,7 +39,7 @@ func (p *Program) up() *cobra.Command {
 	o := &upOptions{}
 	cmd := &cobra.Command{
 		Use:   "up [flags] [SERVICE...]",
-		Short: "Start the services of a gpuard.yaml, and restart what changed",
+		Short: "Start the services of a gpuard.yaml",
 		Long:  upLong, Example: upExample,
 		ValidArgsFunction: p.completeServices(&o.projectFlags, false),
 		RunE: func(cmd *cobra.Command, args []string) error {

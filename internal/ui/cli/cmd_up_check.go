@@ -76,7 +76,10 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 	if cmd.Flags().Lookup("log").Value.String() == "" { // every service is supervised and has a log
 		_ = cmd.Flags().Set("log", s.Name)
 	}
-	_, _, err := o.parse(trial, cmd, []string{s.Name})
+	err := refuseEmpty(cmd)
+	if err == nil {
+		_, _, err = o.parse(trial, cmd, []string{s.Name})
+	}
 	if err == nil && cmd.Flags().Changed("verify") {
 		if _, err = oversight(o.verify); err == nil {
 			err = refuseTogether(cmd, []conflict{{"verify", "cpu", "--cpu asks for no GPU at all"}})

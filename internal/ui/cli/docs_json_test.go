@@ -174,7 +174,7 @@ func answers() [][2]string {
 		{"the end of a gpuard run --json with --timeout, --retry, --log or --drift", "cli.ended"},
 		{"a rank that fails in a gpuard run --ranks --json", "run.rankEnd"},
 		{"a rank that does not join the others in a gpuard run --ranks --json", "run.missing"},
-		{"gpuard hold --json", "leases.Holding"},
+		{"gpuard reserve --json", "leases.Holding"},
 		{"gpuard explain --json", "cli.explained"},
 		{"gpuard explain --probe --json", "cli.explainedAndProbed"},
 		{"gpuard verify --json", "verify.Verification"},

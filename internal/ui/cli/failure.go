@@ -118,7 +118,7 @@ func (p *Program) alert(cmd *cobra.Command, err error, text string) {
 // failJSON writes to the stream of the command's JSON answer.
 func (p *Program) failJSON(cmd *cobra.Command, answer any) error {
 	dry := cmd.Flags().Lookup("dry-run")
-	if becomes(cmd) && (dry == nil || dry.Value.String() != "true") || cmd.Name() == "verify" && cmd.ArgsLenAtDash() == 0 {
+	if kindOf(cmd) == kindBecome && (dry == nil || dry.Value.String() != "true") || cmd.Name() == "verify" && cmd.ArgsLenAtDash() == 0 {
 		return lineJSON(p.Err, answer)
 	}
 	return writeJSON(p.Out, answer)
@@ -168,7 +168,7 @@ func (p *Program) wantsJSON(cmd *cobra.Command) bool {
 				return true
 			}
 		case strings.HasPrefix(word, "-") || word == cmd.Name() || cmd.HasParent() && word == cmd.Parent().Name():
-		case takesCommand(cmd):
+		case kindOf(cmd) >= kindStart:
 			return false // the command begins here
 		}
 	}

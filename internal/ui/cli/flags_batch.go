@@ -27,29 +27,17 @@ type batchFlags struct {
 }
 
 func (b *batchFlags) add(cmd *cobra.Command) {
-	f := cmd.Flags()
 	b.care.add(cmd)
 	b.ranks.add(cmd)
-	addVerify(cmd, &b.verify)
-	b.wait.wait = forever
+	addOption(cmd, "verify", &b.verify)
 	b.wait.addFallback(cmd)
-	f.Lookup("log").Usage = "`FILE` for its output (default: one in the folder of the queue)"
-	f.Lookup("time").Usage = "your estimate of its run time, a `TIME` such as 2h: orders your own jobs, and ends nothing"
-	f.StringVar(&b.name, "name", "", "`NAME` of the job in lists (default: that of the program)")
-	f.StringVar(&b.note, "note", "", "`TEXT` for people")
-	f.StringVar(&b.after, "after", "", "start when these jobs have ended with 0: `N[:any],...` or N-M; any: however they end")
-	f.StringVar(&b.array, "array", "", "one job for each of these `NUMBERS`, such as 1-20 or 1,5,9; 1-20%4: 4 at a time")
-	f.IntVar(&b.nice, "nice", 0, "of your own jobs, those with a lower `N` start first")
-	f.BoolVar(&b.hold, "hold", false, "do not start it before gpuard queue unhold")
-	completeWords(cmd)
-	for _, name := range []string{"name", "note", "after", "nice", "array"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
-}
-
-// refuseEmpty refuses flags with an empty value: an empty shell variable must not mean no flag.
-func (b *batchFlags) refuseEmpty(cmd *cobra.Command) error {
-	return refuseEmpty(cmd, "name", "note", "after", "array")
+	addOption(cmd, "name", &b.name)
+	addOption(cmd, "note", &b.note)
+	addOption(cmd, "after", &b.after)
+	addOption(cmd, "array", &b.array)
+	addOption(cmd, "nice", &b.nice)
+	addOption(cmd, "hold", &b.hold)
+	cmd.Flags().Lookup("log").Usage = "its output goes into this file (default: one in the folder of the queue)"
 }
 
 // careOf reads the flags that say how the job is looked after.
@@ -82,10 +70,7 @@ func afters(text string) (list []record.After, err error) {
 // work is the job that the flags describe, for another engine: nothing of this machine is looked at, and its defaults and
 // rules do not count there.
 func (p *Program) work(cmd *cobra.Command, s *specFlags, b *batchFlags, args []string) (w handoff.Work, err error) {
-	if w.Spec, err = s.spec(cmd, args); err == nil {
-		err = b.refuseEmpty(cmd)
-	}
-	if err == nil && s.gpus == allGPUs {
+	if w.Spec, err = s.spec(cmd, args); err == nil && s.gpus == allGPUs {
 		err = fmt.Errorf("cannot use --gpus all for another engine: it means the GPUs of this machine; write a number")
 	}
 	if err != nil {

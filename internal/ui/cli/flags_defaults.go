@@ -67,7 +67,7 @@ func isSet(cmd *cobra.Command, name string) bool {
 
 // contradicts reports whether a default conflicts with the flags that were given.
 func (p *Program) contradicts(cmd *cobra.Command, d policy.Default) bool {
-	for _, c := range slices.Concat((&specFlags{}).conflicts(), waitConflicts(cmd), careConflicts(), sweepConflicts(), []conflict{
+	for _, c := range slices.Concat(optionConflicts(), sweepConflicts(), []conflict{{one: "wait", other: "dry-run"},
 		{one: "gpus", other: "device"}, {one: "model", other: "device"}, {one: "exclude", other: "device"}, {one: "min-compute", other: "device"}, {one: "gpus", other: "nproc"},
 		{one: "wait", other: "fallback"}, {one: "no-wait", other: "fallback"}, {one: "quota", other: "require-quota"}, {one: "ids", other: "quota"}, {one: "ids", other: "require-quota"},
 	}) {
@@ -86,8 +86,8 @@ func (p *Program) contradicts(cmd *cobra.Command, d policy.Default) bool {
 	case "require-quota":
 		return !given("share")
 	case "wait", "no-wait", "fallback":
-		return cmd.Name() == "submit" || cmd.Name() == "env" && !given("lease") || cmd.Name() == "hold" && strings.Contains(d.Value, "cpu")
-	case "time", "stop-signal":
+		return cmd.Name() == "submit" || cmd.Name() == "reserve" && !given("shell") && strings.Contains(d.Value, "cpu")
+	case "expect", "stop-signal":
 		return !given(superviseFlags()...)
 	case "grace":
 		return !given(append(superviseFlags(), "torchrun", "ranks")...)

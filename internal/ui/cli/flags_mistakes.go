@@ -3,13 +3,16 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/core/suggest"
+	"gpuard/internal/core/visible"
 )
 
 // unknownCommand returns an error for a word that is not a command, with the nearest command or what to type instead.
@@ -37,16 +40,56 @@ func hintFor(word string) string {
 		return "it needs no set-up; for all users of a machine: sudo gpuard setup machine; for conda, shells and others: gpuard setup --help"
 	case "ls", "list", "show", "info":
 		return "who is on which GPU: gpuard status"
-	case "tickets", "batch", "sbatch", "enqueue", "add":
+	case "tickets", "batch", "sbatch", "qsub", "ts", "tsp", "enqueue", "add":
 		return "to hand in a job: gpuard submit -- COMMAND; who waits for what: gpuard queue"
 	case "watch":
 		return "write gpuard status --watch"
-	case "exec", "start", "launch":
+	case "exec", "start", "launch", "srun":
 		return "write gpuard run -- COMMAND; the services of a gpuard.yaml: gpuard up"
+	case "salloc":
+		return "write gpuard run for a shell on a GPU, or gpuard reserve --for 8h for a GPU without a command"
+	case "hold":
+		return "for a process that runs already: gpuard reserve --pid 4242; to hold a job of your queue back: gpuard queue hold 17"
+	case "unhold", "requeue", "pause", "resume":
+		return "it is about your queue: gpuard queue " + word
+	case "squeue", "qstat", "jobs":
+		return "write gpuard queue"
+	case "scancel", "qdel":
+		return "write gpuard cancel 17"
+	case "sacct":
+		return "write gpuard history"
+	case "sinfo", "nvidia-smi", "rocm-smi", "amd-smi", "nvtop", "gpustat":
+		return "write gpuard status, or gpuard top for the whole screen"
 	case "free", "kill", "stop", "unlock":
 		return "a lease ends with its command; if a child process still holds it: gpuard release LEASE; the services of a gpuard.yaml: gpuard down"
 	}
 	return ""
+}
+
+// refuseAssignment refuses a command that begins with a variable, as a line that was written for a shell does.
+func refuseAssignment(cmd *cobra.Command, words []string) error {
+	assigned := regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
+	line, env, rest := cmd.CommandPath(), []string{}, words
+	for len(rest) > 0 {
+		pair := assigned.FindStringSubmatch(rest[0])
+		if pair == nil {
+			break
+		}
+		switch {
+		case !slices.Contains(visible.Variables(), pair[1]):
+			env = append(env, rest[0])
+		case pair[2] != "" && strings.Trim(pair[2], "0123456789,") == "" && cmd.Flags().Lookup("device") != nil:
+			line += " --device " + pair[2]
+		}
+		rest = rest[1:]
+	}
+	if len(rest) == len(words) {
+		return nil
+	}
+	if len(env) > 0 {
+		rest = slices.Concat([]string{"env"}, env, rest)
+	}
+	return fmt.Errorf("cannot run %q: a variable in front of a command is for a shell, and gpuard writes those that choose GPUs; type: %s -- %s", words[0], line, shellquote.Words(shellquote.Sh, rest...))
 }
 
 // noArguments refuses arguments of a command that takes only flags.
@@ -101,7 +144,7 @@ func flagError(cmd *cobra.Command, err error) error {
 // programs use for it.
 func longFlag(cmd *cobra.Command, short string) string {
 	word, value, _ := strings.Cut(short, "=")
-	letters := []struct{ letter, name string }{{"n", "gpus"}, {"g", "gpus"}, {"d", "device"}, {"i", "device"}, {"x", "exclude"}, {"w", "watch"}, {"j", "json"}}
+	letters := []struct{ letter, name string }{{"n", "gpus"}, {"g", "gpus"}, {"d", "device"}, {"i", "device"}, {"x", "exclude"}, {"w", "watch"}, {"l", "watch"}, {"j", "json"}}
 	for _, l := range letters {
 		if digits := strings.TrimPrefix(word, l.letter); l.letter == word || digits != word && strings.Trim(digits, "0123456789,") == "" {
 			if digits != word && digits != "" {
@@ -133,8 +176,13 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 	if run, _, err := cmd.Root().Find([]string{"run"}); err == nil && cmd == cmd.Root() && run.Flags().Lookup(name) != nil {
 		return fmt.Errorf("%s; it is one of gpuard run: gpuard run --%s", what, name)
 	}
-	if name == "why" && cmd.Name() == "lint" {
+	switch {
+	case name == "why" && cmd.Name() == "lint":
 		return errors.New(what + "; doctor explains the codes of both: gpuard doctor --why CODE")
+	case name == "time" && cmd.Flags().Lookup("expect") != nil:
+		return errors.New(what + "; a limit, which ends it: --timeout 12h; your estimate of how long it takes: --expect 12h")
+	case name == "lease" && cmd.Name() == "env":
+		return errors.New(what + "; a lease for this shell, with its variables: " + evalLine(""))
 	}
 	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
@@ -146,7 +194,7 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 			return fmt.Errorf("%s; it belongs after a command: %s --%s", what, c.CommandPath(), name)
 		}
 	}
-	if takesCommand(cmd) {
+	if kindOf(cmd) >= kindStart {
 		return fmt.Errorf("%s; flags of your command go after it: %s -- COMMAND --%s", what, cmd.CommandPath(), name)
 	}
 	return errors.New(what + seeHelp(cmd))
@@ -158,28 +206,6 @@ func exampleOf(cmd *cobra.Command, name string) string {
 		return "--for .venv"
 	}
 	return example(name)
-}
-
-// example is an example of a flag that takes a value.
-func example(name string) string {
-	examples := map[string]string{
-		"gpus": "--gpus 1", "device": "--device 0", "exclude": "--exclude 0", "mig": "--mig 1g.10gb", "kernel": "--kernel python3", "name": "--name 'big GPU'", "mem": "--mem 20G", "share": "--share 8G", "quota": "--quota mps", "require-quota": "--require-quota watch", "mps-threads": "--mps-threads 50",
-		"model": "--model '*A100*'", "min-compute": "--min-compute 8.0", "place": "--place spread or --place packed",
-		"ids": "--ids auto, --ids uuid or --ids index", "format": "--format sh, fish, dotenv or json", "machine": "--machine demo",
-		"for": "--for 30s", "wait": "--wait 10m", "fallback": "--fallback other,cpu", "drift": "--drift=hot,sick", "timeout": "--timeout 2h",
-		"retry": "--retry 2", "log": "--log run.log", "log-limit": "--log-limit 10M", "time": "--time 12h", "grace": "--grace 30s", "why": "--why xid-errors", "stop-signal": "--stop-signal USR1",
-		"ranks": "--ranks=all or --ranks=own", "save": "--save work", "restore": "--restore work", "keep-while": "--keep-while session.json", "remove": "--remove 'direnv /home/ann/train'", "nproc": "--nproc 4",
-		"over": "--over seed=1..5", "csv": "--csv runs.csv", "commands": "--commands runs.txt", "resume": "--resume gpuard-sweep-1",
-		"nice": "--nice 10", "after": "--after 17", "array": "--array 1-20%4", "note": "--note 'paper figures'", "notify": "--notify ./tell-me", "env": "--env HF_HOME", "workdir": "--workdir /data/run",
-		"engine": "--engine slurm", "file": "--file gpuard.yaml", "image": "--image registry.example.org/train:1", "namespace": "--namespace team", "queue": "--queue gpu",
-		"since": "--since 30d", "by": "--by user", "chart": "--chart use.svg", "tail": "--tail 100", "idle": "--idle 2h", "every": "--every 10", "listen": "--listen 127.0.0.1:8470",
-		"arms": "--arms alone,together,apart", "repeat": "--repeat 5", "warmup": "--warmup 1", "metric": "--metric 'loss=loss ([0-9.]+)'",
-		"dir": "--dir sweep", "jobs": "--jobs 4", "jobs-per-gpu": "--jobs-per-gpu 2",
-	}
-	if e := examples[name]; e != "" {
-		return e
-	}
-	return "--" + name + " VALUE"
 }
 
 // conflict is two flags that cannot be given together, and the reason.
@@ -201,12 +227,8 @@ func refuseTogether(cmd *cobra.Command, conflicts []conflict) error {
 
 // refuseEmpty returns an error if a flag was given an empty value: an empty shell variable must not silently ask for
 // less. It also refuses "--", which the parser takes for a value.
-func refuseEmpty(cmd *cobra.Command, names ...string) error {
-	for _, name := range names {
-		f := cmd.Flags().Lookup(name)
-		if f == nil || !f.Changed {
-			continue
-		}
+func refuseEmpty(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
 		values := []string{f.Value.String()}
 		if list, ok := f.Value.(pflag.SliceValue); ok {
 			values = list.GetSlice()
@@ -214,15 +236,16 @@ func refuseEmpty(cmd *cobra.Command, names ...string) error {
 		if len(values) == 0 {
 			values = []string{""}
 		}
-		if slices.Contains(values, "--") {
-			return fmt.Errorf("cannot read --%s: it needs a value in front of --, such as %s", name, exampleOf(cmd, name))
+		switch isEmpty := func(v string) bool { return strings.TrimSpace(v) == "" }; {
+		case err != nil:
+		case slices.Contains(values, "--"):
+			err = fmt.Errorf("cannot read --%s: it needs a value in front of --, such as %s", f.Name, exampleOf(cmd, f.Name))
+		case !slices.ContainsFunc(values, isEmpty):
+		case len(values) > 1:
+			err = fmt.Errorf("cannot read --%s: there is an empty name in the list; write it like %s,1", f.Name, example(f.Name))
+		default:
+			err = fmt.Errorf("cannot read --%s: its value is empty; write for instance %s, or leave it out", f.Name, exampleOf(cmd, f.Name))
 		}
-		if slices.ContainsFunc(values, func(v string) bool { return strings.TrimSpace(v) == "" }) {
-			if len(values) > 1 {
-				return fmt.Errorf("cannot read --%s: there is an empty name in the list; write it like %s,1", name, example(name))
-			}
-			return fmt.Errorf("cannot read --%s: its value is empty; write for instance %s, or leave it out", name, example(name))
-		}
-	}
-	return nil
+	})
+	return err
 }

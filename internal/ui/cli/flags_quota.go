@@ -16,14 +16,9 @@ type quotaFlags struct {
 }
 
 func (q *quotaFlags) add(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&q.level, "quota", "", "`HOW` the share is enforced: watch (memory is measured; the default) or mps (NVIDIA's Multi-Process Service limits it too)")
-	f.StringVar(&q.require, "require-quota", "", "like --quota, but refuse if this `LEVEL` is not possible: watch or mps")
-	f.IntVar(&q.threads, "mps-threads", 0, "at most `N` percent of each device's processors, with --quota mps")
-	for _, name := range []string{"quota", "require-quota"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(levels(), noFiles))
-	}
-	_ = cmd.RegisterFlagCompletionFunc("mps-threads", cobra.FixedCompletions([]string{"25", "50", "75"}, noFiles))
+	addOption(cmd, "quota", &q.level)
+	addOption(cmd, "require-quota", &q.require)
+	addOption(cmd, "mps-threads", &q.threads)
 }
 
 func levels() []string { return []string{string(job.Watch), string(job.MPS)} }
@@ -34,9 +29,6 @@ func (q *quotaFlags) parse(cmd *cobra.Command, out *job.Spec) error {
 		if cmd.Flags().Changed(name) && out.Share == 0 {
 			return fmt.Errorf("cannot use --%s without --share: only a share has a quota; add for instance --share 8G", name)
 		}
-	}
-	if err := refuseEmpty(cmd, "quota", "require-quota"); err != nil {
-		return err
 	}
 	for name, value := range map[string]string{"quota": q.level, "require-quota": q.require} {
 		if value != "" && !slices.Contains(levels(), value) {

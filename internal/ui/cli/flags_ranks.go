@@ -20,12 +20,9 @@ type rankFlags struct {
 }
 
 func (r *rankFlags) add(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.BoolVar(&r.torchrun, "torchrun", false, "COMMAND is a script for torchrun, which starts it once per GPU")
-	f.StringVar(&r.ranks, "ranks", "", "start COMMAND once per GPU; each process sees `WHAT`: all GPUs of the job, or its own alone")
-	f.Lookup("ranks").NoOptDefVal = "all"
-	f.IntVar(&r.nproc, "nproc", 0, "`N` processes, instead of one per GPU, for --torchrun and --ranks")
-	_ = cmd.RegisterFlagCompletionFunc("ranks", cobra.FixedCompletions([]string{"all", "own"}, noFiles))
+	addOption(cmd, "torchrun", &r.torchrun)
+	addOption(cmd, "ranks", &r.ranks)
+	addOption(cmd, "nproc", &r.nproc)
 }
 
 // given reports whether --torchrun or --ranks is given.
@@ -34,9 +31,6 @@ func (r *rankFlags) given(cmd *cobra.Command) bool { return r.torchrun || cmd.Fl
 // parse checks the flags and sets spec.Ranks. Call it last: it needs the other flags in spec and care.
 func (r *rankFlags) parse(cmd *cobra.Command, spec *job.Spec, care *careFlags, asJSON bool) error {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
-	if err := refuseEmpty(cmd, "ranks"); err != nil {
-		return err
-	}
 	if set("nproc") && (r.nproc < 1 || r.nproc > ranks.Most) {
 		return fmt.Errorf("cannot start --nproc %d processes: write a number from 1 to %d", r.nproc, ranks.Most)
 	}

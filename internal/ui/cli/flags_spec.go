@@ -26,22 +26,21 @@ type specFlags struct {
 }
 
 func (s *specFlags) add(p *Program, cmd *cobra.Command) {
-	f := cmd.Flags()
 	s.gpus = 1
-	f.Var(&s.gpus, "gpus", "`N` whole GPUs, or all")
-	f.BoolVar(&s.cpu, "cpu", false, "no GPU: hide the GPUs of every vendor")
-	listVar(f, &s.device, "device", nil, "`LIST` of devices: indices, UUIDs or unique prefixes, PCI ids; the program sees them in this order")
-	f.StringVar(&s.mig, "mig", "", "one MIG slice of this `PROFILE`, such as 1g.10gb")
-	listVar(f, &s.exclude, "exclude", nil, "`LIST` of devices to avoid, named as for --device")
-	f.StringVar(&s.model, "model", "", "only models that match this `GLOB`, such as '*A100*'")
-	f.StringVar(&s.compute, "min-compute", "", "compute capability of at least `X.Y`, such as 8.0")
-	f.StringVar(&s.memory, "mem", "", "`SIZE` of memory that each device must have free, such as 20G")
-	f.StringVar(&s.share, "share", "", "a share of `SIZE` of each device's memory, such as 8G, next to other shares; without it the job has its devices alone")
-	f.StringVar(&s.place, "place", "", "`HOW`: spread over idle devices, or packed (default: by how busy the machine is)")
-	f.StringVar(&s.ids, "ids", "auto", "`FORM` in which devices are written: auto, uuid or index")
-	f.BoolVar(&s.any, "any", false, "ignore the mask or the lease of this shell")
+	addOption(cmd, "gpus", &s.gpus)
+	addOption(cmd, "cpu", &s.cpu)
+	addOption(cmd, "device", &s.device)
+	addOption(cmd, "mig", &s.mig)
+	addOption(cmd, "exclude", &s.exclude)
+	addOption(cmd, "model", &s.model)
+	addOption(cmd, "min-compute", &s.compute)
+	addOption(cmd, "mem", &s.memory)
+	addOption(cmd, "share", &s.share)
+	addOption(cmd, "place", &s.place)
+	addOption(cmd, "ids", &s.ids)
+	addOption(cmd, "any", &s.any)
 	s.quota.add(cmd)
-	p.completeSpec(cmd)
+	p.completeDevices(cmd, "device", "exclude", "model", "mig")
 }
 
 // allGPUs is --gpus all. It is counted before anything is claimed.
@@ -82,30 +81,14 @@ func (p *Program) request(cmd *cobra.Command, s *specFlags, command []string) (j
 
 // privateState adds --private-state to a command that leases.
 func (p *Program) privateState(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&p.Host.PrivateState, "private-state", false, "lease in a container even though processes outside do not see the lease")
-}
-
-// conflicts lists the pairs of flags that cannot be given together.
-func (s *specFlags) conflicts() []conflict {
-	list := []conflict{
-		{"mig", "gpus", "a MIG slice is never counted as a GPU"},
-		{"share", "mig", "a MIG slice is a share already, and one that the hardware enforces"},
-		{"share", "mem", "--share already reserves memory"},
-	}
-	for _, other := range []string{"gpus", "device", "mig", "exclude", "model", "min-compute", "mem", "share", "place", "any"} {
-		list = append(list, conflict{"cpu", other, "--cpu asks for no GPU at all"})
-	}
-	return list
+	addOption(cmd, "private-state", &p.Host.PrivateState)
 }
 
 // spec checks the flags and returns the request.
 func (s *specFlags) spec(cmd *cobra.Command, command []string) (job.Spec, error) {
 	out := job.Spec{Command: command, GPUs: int(s.gpus), CPU: s.cpu, Devices: s.device, MIG: s.mig, Exclude: s.exclude,
 		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any}
-	err := refuseTogether(cmd, s.conflicts())
-	if err == nil {
-		err = refuseEmpty(cmd, "device", "exclude", "mig", "model", "min-compute", "mem", "share", "place", "ids")
-	}
+	err := refuseTogether(cmd, optionConflicts())
 	if err != nil {
 		return out, err
 	}

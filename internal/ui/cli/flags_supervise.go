@@ -29,26 +29,20 @@ type careFlags struct {
 func superviseFlags() []string { return []string{"timeout", "retry", "log", "drift", "notify"} }
 
 func (c *careFlags) add(cmd *cobra.Command) {
-	f := cmd.Flags()
 	c.addLife(cmd)
-	f.Var(&c.log, "log", "write what it prints into this `FILE` too")
-	f.StringVar(&c.estimate, "time", "", "your estimate of its run time, a `TIME` such as 12h: orders your own waiting runs, and --drift moves it only if that saves time")
-	completeWords(cmd)
+	addOption(cmd, "log", &c.log)
+	addOption(cmd, "expect", &c.estimate)
 }
 
 // addLife registers those that a run of a sweep has, too.
 func (c *careFlags) addLife(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&c.timeout, "timeout", "", "end the command, and everything that it started, after this `TIME`, such as 24h (exit 124)")
-	f.StringVar(&c.retry, "retry", "", "start it again up to `N[:any]` times after a fault of the machine; any: after every failure")
-	f.StringVar(&c.limit, "log-limit", "64M", "`SIZE` at which FILE becomes FILE.1")
-	f.StringVar(&c.drift, "drift", "", "start it again on a better GPU when its own gets into trouble of these `KINDS`: hot, slow, sick, all")
-	f.Lookup("drift").NoOptDefVal = "all"
-	f.StringVar(&c.stop, "stop-signal", "TERM", "`SIGNAL` that asks it to end")
-	f.StringVar(&c.grace, "grace", "10s", "`TIME` between that signal and the kill")
-	f.StringVar(&c.notify, "notify", "", "`WHO` is told of its end: a shell command, a URL, or desktop")
-	_ = cmd.RegisterFlagCompletionFunc("stop-signal", cobra.FixedCompletions([]string{"TERM", "INT", "HUP", "USR1", "USR2"}, noFiles))
-	_ = cmd.RegisterFlagCompletionFunc("drift", cobra.FixedCompletions([]string{"hot", "slow", "sick"}, noFiles))
+	addOption(cmd, "timeout", &c.timeout)
+	addOption(cmd, "retry", &c.retry)
+	addOption(cmd, "log-limit", &c.limit)
+	addOption(cmd, "drift", &c.drift)
+	addOption(cmd, "stop-signal", &c.stop)
+	addOption(cmd, "grace", &c.grace)
+	addOption(cmd, "notify", &c.notify)
 }
 
 // logFile is the value of --log.
@@ -69,10 +63,6 @@ func (f *logFile) Set(text string) error {
 // Type is the type of a flag that takes a word.
 func (f *logFile) Type() string { return "string" }
 
-func careConflicts() []conflict {
-	return []conflict{{"drift", "cpu", "--cpu asks for no GPU at all"}, {"drift", "device", "--device names all GPUs of the job, so there is no other GPU to move to; narrow the choice with --model or --exclude"}}
-}
-
 // care reads the flags of a run. It returns nil for one without supervision; --grace is valid then with ranks.
 func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
@@ -91,16 +81,13 @@ func (c *careFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.C
 // read reads the flags.
 func (c *careFlags) read(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
-	if err := refuseEmpty(cmd, "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace", "notify"); err != nil {
-		return nil, err
-	}
 	if c.log.times > 1 {
 		return nil, errors.New("cannot use --log twice: the output goes into one file, and --log can be given once")
 	}
 	if c.log.path == "-" {
 		return nil, errors.New("cannot use --log -: the output goes to standard output anyway; name a file: --log run.log")
 	}
-	if err := refuseTogether(cmd, careConflicts()); err != nil {
+	if err := refuseTogether(cmd, optionConflicts()); err != nil {
 		return nil, err
 	}
 	out := &job.Care{Log: c.log.path, Notify: c.notify}
@@ -112,8 +99,8 @@ func (c *careFlags) read(cmd *cobra.Command, spec *job.Spec) (*job.Care, error) 
 		spec.Timeout, err = duration("timeout", c.timeout)
 		keep(err)
 	}
-	if set("time") {
-		spec.Time, err = duration("time", c.estimate)
+	if set("expect") {
+		spec.Time, err = duration("expect", c.estimate)
 		keep(err)
 	}
 	if set("retry") {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,42 +23,20 @@ type waitFlags struct {
 const forever = "forever"
 
 func (w *waitFlags) add(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&w.wait, "wait", forever, "wait for a device, at most for this `TIME`, such as 90s or 10m")
-	f.Lookup("wait").NoOptDefVal, f.Lookup("wait").DefValue = forever, ""
-	f.BoolVar(&w.noWait, "no-wait", false, "do not wait: exit with 120 if no device is free")
+	addOption(cmd, "wait", &w.wait)
+	addOption(cmd, "no-wait", &w.noWait)
 	w.addFallback(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("wait", cobra.FixedCompletions([]string{"1m", "10m", "1h", "1d"}, noFiles))
 }
 
-func (w *waitFlags) addFallback(cmd *cobra.Command) {
-	words, choices := "other (drops --device and --model), cpu, wait", []string{"other", "cpu", "wait", "other,cpu", "other,wait"}
-	if cmd.Name() == "hold" || cmd.Name() == "reserve" { // a process that runs keeps the variables that it has
-		words, choices = "other (drops --device and --model), wait", []string{"other", "wait", "other,wait"}
-	}
-	listVar(cmd.Flags(), &w.fallback, "fallback", nil, "`LIST` of what to try in place of waiting, in order: "+words)
-	_ = cmd.RegisterFlagCompletionFunc("fallback", cobra.FixedCompletions(choices, noFiles))
-}
-
-// waitConflicts lists the pairs of flags that cannot be given together. In a setup --dry-run concerns the files to
-// write, so there it does not conflict with --wait.
-func waitConflicts(cmd *cobra.Command) []conflict {
-	list := []conflict{
-		{"wait", "no-wait", "they contradict each other"},
-		{"wait", "cpu", "a job without a GPU does not wait for one"},
-		{"fallback", "cpu", "a job without a GPU needs no fallback"},
-	}
-	if cmd.Flags().Lookup("remove") == nil {
-		list = append(list, conflict{"wait", "dry-run", "a dry run does not wait"})
-	}
-	return list
-}
+func (w *waitFlags) addFallback(cmd *cobra.Command) { addOption(cmd, "fallback", &w.fallback) }
 
 // parse checks the flags and returns their meaning.
 func (w *waitFlags) parse(p *Program, cmd *cobra.Command) (waiting job.Waiting, err error) {
-	err = refuseTogether(cmd, waitConflicts(cmd))
+	if isSet(cmd, "wait") && isSet(cmd, "dry-run") && cmd.Flags().Lookup("remove") == nil { // that of a setup is about the files to write
+		err = errors.New("cannot use --wait with --dry-run: a dry run does not wait; leave one of them out")
+	}
 	if err == nil {
-		err = refuseEmpty(cmd, "wait", "fallback")
+		err = refuseTogether(cmd, optionConflicts())
 	}
 	if err == nil {
 		err = w.checkFallback(cmd)
@@ -69,7 +48,7 @@ func (w *waitFlags) parse(p *Program, cmd *cobra.Command) (waiting job.Waiting, 
 		return waiting, asUsage(err)
 	}
 	waiting = job.Waiting{No: w.noWait, Fallback: w.fallback}
-	if w.wait != forever {
+	if w.wait != "" && w.wait != forever {
 		if d, zero := time.ParseDuration(w.wait); zero == nil && d == 0 {
 			return waiting, usagef("cannot wait for --wait=%s: the time is zero; write --no-wait for an immediate answer", w.wait)
 		}
@@ -84,7 +63,7 @@ func (w *waitFlags) parse(p *Program, cmd *cobra.Command) (waiting job.Waiting, 
 func (p *Program) mistakenTime(cmd *cobra.Command) error {
 	word := cmd.Flags().Arg(0)
 	i := slices.Index(p.Args, "--wait")
-	if !becomes(cmd) || word == "" || i < 0 || i+1 == len(p.Args) || p.Args[i+1] != word {
+	if kindOf(cmd) != kindBecome || word == "" || i < 0 || i+1 == len(p.Args) || p.Args[i+1] != word {
 		return nil
 	}
 	if cmd.Flags().Arg(1) != "--" && strings.Trim(word[:1], "0123456789") != "" {
@@ -108,8 +87,8 @@ func (w *waitFlags) checkFallback(cmd *cobra.Command) error {
 			return fmt.Errorf("cannot use --fallback %s: %s is named twice", strings.Join(w.fallback, ","), word)
 		case word != "other" && i < last:
 			return fmt.Errorf("cannot use --fallback %s: nothing is tried after %s; write it last", strings.Join(w.fallback, ","), word)
-		case word == "cpu" && (cmd.Name() == "hold" || cmd.Name() == "reserve"):
-			return fmt.Errorf("cannot use --fallback cpu with %s: there is no GPU to lease; leave cpu out", cmd.Name())
+		case word == "cpu" && cmd.Name() == "reserve" && !isSet(cmd, "shell"):
+			return errors.New("cannot use --fallback cpu with reserve: there is no GPU to lease; leave cpu out")
 		case word == "wait" && w.noWait:
 			return fmt.Errorf("cannot use --no-wait with --fallback %s: they contradict each other; leave one of them out", strings.Join(w.fallback, ","))
 		}
@@ -146,7 +125,7 @@ func joinWait(root *cobra.Command, args []string) []string {
 			}
 		case !strings.HasPrefix(word, "-") && !named && word == cmd.Name():
 			named = true
-		case !strings.HasPrefix(word, "-") && becomes(cmd):
+		case !strings.HasPrefix(word, "-") && kindOf(cmd) == kindBecome:
 			return args
 		case strings.HasPrefix(word, "--") && flag != nil && flag.NoOptDefVal == "" && !given:
 			i++ // its value

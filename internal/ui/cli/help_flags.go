@@ -9,33 +9,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagGroup is a heading of the help and the names of its flags, in order.
-type flagGroup struct {
-	title string
-	names []string
-}
-
-// flagGroups are the headings for commands with many flags.
-func flagGroups() []flagGroup {
-	return []flagGroup{
-		{"For the engine", []string{"engine", "file", "env", "image", "workdir", "namespace", "queue"}},
-		{"Which runs", []string{"over", "csv", "commands", "resume", "failed", "dir", "jobs", "jobs-per-gpu"}},
-		{"Which device", []string{"gpus", "mem", "device", "exclude", "model", "min-compute", "mig", "place", "ids", "any", "cpu", "ask"}},
-		{"Waiting", []string{"wait", "no-wait", "fallback", "after", "array", "hold", "nice"}},
-		{"Sharing", []string{"share", "quota", "require-quota", "mps-threads"}},
-		{"Several processes", []string{"torchrun", "ranks", "nproc"}},
-		{"While it runs", []string{"verify", "for", "timeout", "retry", "log", "log-limit", "drift", "time", "stop-signal", "grace", "keep-while", "notify", "name", "note"}},
-		{"Answer", []string{"dry-run", "quiet", "json", "alert", "lease", "login", "format", "save", "restore"}},
-		{"Other", []string{"machine", "private-state", "help"}},
-	}
-}
-
 // oftenUsed are the flags of the short help of a command. Those that a job of a queue or a sweep shares with gpuard run are in
 // the help of that.
 func oftenUsed(command string) []string {
 	seldom := map[string]string{"submit": "verify drift torchrun fallback env", "sweep": "verify drift torchrun"}
 	return slices.DeleteFunc(strings.Fields("over csv commands resume jobs jobs-per-gpu gpus mem device model share cpu wait no-wait fallback torchrun "+
-		"file env image after hold verify timeout retry log drift name dry-run lease login format python remove each name user kernel"),
+		"file env image after hold verify timeout retry log drift name dry-run for pid shell login format python remove each name user kernel"),
 		func(name string) bool { return slices.Contains(strings.Fields(seldom[command]), name) })
 }
 
@@ -106,7 +85,7 @@ func flagName(f *pflag.Flag) string {
 	if f.Shorthand != "" {
 		short = "-" + f.Shorthand + ", "
 	}
-	value, _ := pflag.UnquoteUsage(f)
+	value, _ := valueAndWords(f)
 	switch {
 	case value == "":
 	case f.NoOptDefVal != "":
@@ -117,9 +96,18 @@ func flagName(f *pflag.Flag) string {
 	return "  " + short + "--" + f.Name + value
 }
 
+// valueAndWords are what stands for the value of a flag, "" for a switch, and what the help says of it.
+func valueAndWords(f *pflag.Flag) (value, words string) {
+	value, words = pflag.UnquoteUsage(f)
+	if named := f.Annotations[valueName]; len(named) == 1 {
+		value = named[0]
+	}
+	return value, words
+}
+
 // flagWords is the description of a flag, with its value when it is given alone and its default.
 func flagWords(f *pflag.Flag) string {
-	value, words := pflag.UnquoteUsage(f)
+	value, words := valueAndWords(f)
 	if value != "" && f.NoOptDefVal != "" {
 		words += " (alone: " + f.NoOptDefVal + ")"
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"gpuard/internal/app/machine"
 )
 
 // TestHelpGroups: each flag is listed once, grouped help has no flag without a heading, and each name in the groups is
@@ -15,6 +17,9 @@ func TestHelpGroups(t *testing.T) {
 	flags := map[string]bool{}
 	grouped := 0
 	for _, c := range withTargets() {
+		if !c.HasParent() { // its flags are those of status
+			continue
+		}
 		text := helpText(c, helpWidth)
 		heads := strings.Count(text, "\nWhich device:\n")
 		grouped += heads
@@ -28,8 +33,8 @@ func TestHelpGroups(t *testing.T) {
 			}
 		})
 	}
-	if grouped != 12 {
-		t.Errorf("%d commands have grouped flags, not run, docker, podman, sweep, submit, hold, reserve, env and the four of export", grouped)
+	if grouped != 11 {
+		t.Errorf("%d commands have grouped flags, not run, docker, podman, sweep, submit, reserve, env and the four of export", grouped)
 	}
 	var names []string
 	for _, g := range flagGroups() {
@@ -59,12 +64,11 @@ func TestHelpValues(t *testing.T) {
 func TestShortHelp(t *testing.T) {
 	for _, c := range withTargets() {
 		text := shortHelp(c, helpWidth)
-		most := 60
-		if !c.HasParent() { // the list of the commands
-			most = 66
-		}
-		if n := strings.Count(text, "\n"); n > most {
+		if n := strings.Count(text, "\n"); n > longHelp {
 			t.Errorf("%s --help has %d lines", c.CommandPath(), n)
+		}
+		if !c.HasParent() {
+			continue
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if !f.Hidden && !strings.Contains(text, "--"+f.Name) {
@@ -73,6 +77,39 @@ func TestShortHelp(t *testing.T) {
 		})
 		if text != helpText(c, helpWidth) && !strings.HasSuffix(strings.Join(strings.Fields(text), " "), "gpuard help "+strings.TrimPrefix(c.CommandPath(), "gpuard ")) {
 			t.Errorf("%s --help does not say where the rest is:\n%s", c.CommandPath(), text)
+		}
+	}
+}
+
+// TestRootHelp: gpuard --help fits on a screen, and has each command of a user once, under the heading of its group.
+func TestRootHelp(t *testing.T) {
+	root := (&Program{Host: &machine.Host{}}).root()
+	text := rootHelp(root, helpWidth)
+	if n := strings.Count(text, "\n"); n > 40 {
+		t.Errorf("%d lines:\n%s", n, text)
+	}
+	var groups []commandGroup
+	for _, row := range commandTable() {
+		cmd, _, err := root.Find([]string{row.name})
+		if err != nil || cmd.Name() != row.name || cmd.Hidden != (row.group == "") {
+			t.Errorf("%s is %v, hidden %v, in the group %q: %v", row.name, cmd.Name(), cmd.Hidden, row.group, err)
+			continue
+		}
+		if n := strings.Count(text, " "+row.name+" "); row.group != "" && !strings.Contains(text, pad(row.name, nameColumn, false, "")+"  "+cmd.Short+"\n") {
+			t.Errorf("%s is there %d times, not with %q", row.name, n, cmd.Short)
+		}
+		if row.group != "" && cells(cmd.Short) > shortColumn {
+			t.Errorf("%s: %q is longer than %d columns", row.name, cmd.Short, shortColumn)
+		}
+		if i := slices.Index(groups, row.group); i >= 0 && i < len(groups)-1 {
+			t.Errorf("%s: the group %q is in two places", row.name, row.group)
+		} else if i < 0 {
+			groups = append(groups, row.group)
+		}
+	}
+	for line := range strings.Lines(rootHelp(root, 40)) {
+		if cells(strings.TrimSuffix(line, "\n")) > 40 {
+			t.Errorf("wider than 40 columns: %q", line)
 		}
 	}
 }

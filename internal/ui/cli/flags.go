@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"gpuard/internal/core/option"
+	"gpuard/internal/core/shellquote"
+)
+
+// ownFlag is a flag that asks for nothing of a job, for which core/option has a row.
+type ownFlag struct {
+	name   string
+	group  option.Group // under which the help of a command with many flags shows it; "" where no such command has it
+	sample string       // an example of its value; "" for a switch
+}
+
+// Headings of the help that only commands have.
+const (
+	groupRuns   option.Group = "Which runs"
+	groupEnd    option.Group = "Until when"
+	groupAnswer option.Group = "Answer"
+)
+
+// ownFlags are the flags that are no options of a job.
+func ownFlags() []ownFlag {
+	return []ownFlag{
+		{"file", option.Engine, "gpuard.yaml"},
+		{"over", groupRuns, "seed=1..5"}, {"csv", groupRuns, "runs.csv"}, {"commands", groupRuns, "runs.txt"}, {"resume", groupRuns, "gpuard-sweep-1"}, {"failed", groupRuns, ""},
+		{"dir", groupRuns, "sweep"}, {"jobs", groupRuns, "4"}, {"jobs-per-gpu", groupRuns, "2"},
+		{"ask", option.Choice, ""},
+		{"for", groupEnd, "30s"}, {"pid", groupEnd, "4242"}, {"shell", groupEnd, "fish"},
+		{"dry-run", groupAnswer, ""}, {"quiet", groupAnswer, ""}, {"json", groupAnswer, ""}, {"alert", groupAnswer, ""}, {"login", groupAnswer, "none"},
+		{"format", groupAnswer, "fish"}, {"save", groupAnswer, "work"}, {"restore", groupAnswer, "work"},
+		{"machine", option.Rest, "demo"}, {"help", option.Rest, ""},
+
+		{"arms", "", "alone,together,apart"}, {"by", "", "user"}, {"chart", "", "use.svg"}, {"every", "", "10"}, {"idle", "", "2h"}, {"kernel", "", "python3"}, {"listen", "", "127.0.0.1:8470"},
+		{"metric", "", "loss=loss ([0-9.]+)"}, {"remove", "", "direnv /home/ann/train"}, {"repeat", "", "5"}, {"since", "", "30d"}, {"tail", "", "100"}, {"warmup", "", "1"}, {"why", "", "xid-errors"},
+	}
+}
+
+// flagGroup is a heading of the help and the names of its flags, in order.
+type flagGroup struct {
+	title string
+	names []string
+}
+
+// flagGroups are the headings for commands with many flags.
+func flagGroups() (list []flagGroup) {
+	for _, group := range []option.Group{option.Engine, groupRuns, option.Choice, option.Waiting, option.Sharing, groupEnd, option.Processes, option.Life, groupAnswer, option.Rest} {
+		g := flagGroup{title: string(group)}
+		for _, o := range option.All() {
+			if o.Group == group {
+				g.names = append(g.names, o.Name)
+			}
+		}
+		for _, f := range ownFlags() {
+			if f.group == group {
+				g.names = append(g.names, f.name)
+			}
+		}
+		list = append(list, g)
+	}
+	return list
+}
+
+// valueName is the annotation of a flag with what stands for its value in the help.
+const valueName = "value"
+
+// addOption adds an option of a job as a flag. It is read into a *string, *bool, *int or *[]string, or by a pflag.Value.
+func addOption(cmd *cobra.Command, name string, value any) {
+	o, _ := option.Find(name)
+	f, usage := cmd.Flags(), inFlags(o.Text)
+	if slices.ContainsFunc(o.Words, func(word string) bool { return !strings.Contains(o.Text, word) }) {
+		usage += ": " + listed(o.Words)
+	}
+	switch v := value.(type) {
+	case *string:
+		f.StringVar(v, name, o.Else, usage)
+	case *bool:
+		f.BoolVar(v, name, false, usage)
+	case *int:
+		f.IntVar(v, name, 0, usage)
+	case *[]string:
+		if o.Takes == option.Repeated {
+			f.StringArrayVar(v, name, nil, usage)
+		} else {
+			listVar(f, v, name, nil, usage)
+		}
+	case pflag.Value:
+		f.Var(v, name, usage)
+	}
+	flag := f.Lookup(name)
+	if o.Alone != "" {
+		flag.NoOptDefVal = o.Alone
+	}
+	if o.Value != "" {
+		flag.Annotations = map[string][]string{valueName: {o.Value}}
+	}
+	if offers := append(slices.Clone(o.Words), o.Offers...); len(offers) > 0 || o.Offers != nil {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(offers, noFiles))
+	}
+}
+
+// inFlags writes the options that a text names as flags.
+func inFlags(text string) string {
+	return option.Replace(text, func(name, value string) string {
+		if value != "" {
+			name += " " + value
+		}
+		return "--" + name
+	})
+}
+
+// listed is "a, b or c".
+func listed(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// optionConflicts are the pairs of options that cannot be given together.
+func optionConflicts() (list []conflict) {
+	for _, o := range option.All() {
+		for _, n := range o.Not {
+			list = append(list, conflict{o.Name, n.Other, inFlags(n.Why)})
+		}
+	}
+	return list
+}
+
+// example is an example of a flag that takes a value.
+func example(name string) string {
+	glue, words := " ", []string(nil)
+	if o, found := option.Find(name); found {
+		if words = o.Words; len(words) == 0 || len(words) > 3 {
+			words = []string{o.Sample}
+		}
+		if o.Takes == option.Optional && name != "wait" {
+			glue = "="
+		}
+	} else if i := slices.IndexFunc(ownFlags(), func(f ownFlag) bool { return f.name == name && f.sample != "" }); i >= 0 {
+		words = []string{ownFlags()[i].sample}
+	}
+	if len(words) == 0 {
+		return "--" + name + " VALUE"
+	}
+	typed := make([]string, len(words))
+	for i, word := range words {
+		typed[i] = fmt.Sprintf("--%s%s%s", name, glue, shellquote.Sh(word))
+	}
+	return listed(typed)
+}
