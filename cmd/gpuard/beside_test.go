@@ -119,7 +119,7 @@ func TestUnattended(t *testing.T) {
 		child, says string
 		code        int
 	}{
-		"the command": {"sh -c 'while :; do read x </dev/zero; done' &", "its command sh (process PID) is running; end it first: kill PID", 1},
+		"the command": {"sh -c 'while :; do read x </dev/zero; done' &", "its command sh (process PID) is running; to end it: gpuard cancel ", 1},
 		"a helper":    {`sleep 1000 & until tr '\0' ' ' </proc/$!/cmdline | grep -q ^sleep; do :; done;`, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

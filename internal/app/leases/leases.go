@@ -137,27 +137,14 @@ func Record(ctx context.Context, host *machine.Host) ([]byte, error) {
 // Release ends a lease of the caller (root: of any user) whose command is gone, even if another process holds its lock;
 // or one that is held for a process that gpuard did not start, which then continues without it.
 func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, error) {
-	var m gpu.Machine
-	if !host.Hardware() {
-		var err error
-		if m, err = host.Read(ctx, gpu.Identity); err != nil {
-			return job.Lease{}, err
-		}
-	}
-	folder, err := host.Folder(m, false)
+	folder, l, err := openLease(ctx, host, id)
 	if err != nil {
-		return job.Lease{}, err
+		return l, err
 	}
 	if folder == nil {
-		return job.Lease{}, &NoLease{id}
+		return l, &NoLease{id}
 	}
 	defer folder.Close() //nolint:errcheck // the removal is what counts
-	held, _ := folder.Leases()
-	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == id })
-	if i < 0 {
-		return job.Lease{}, &NoLease{id}
-	}
-	l := registry.Unattended(host, folder, held[i], true)
 	if err := releasable(host, folder, l); err != nil {
 		return l, fmt.Errorf("cannot release %s: %w", l.ID, err)
 	}
@@ -173,6 +160,26 @@ func Release(ctx context.Context, host *machine.Host, id string) (job.Lease, err
 		wakeSleeper(host, l)
 	}
 	return l, err
+}
+
+// openLease opens the folder of a lease, which the caller closes, and reads the lease; nil where there is no such lease.
+func openLease(ctx context.Context, host *machine.Host, id string) (folder *store.Folder, l job.Lease, err error) {
+	var m gpu.Machine
+	if !host.Hardware() {
+		if m, err = host.Read(ctx, gpu.Identity); err != nil {
+			return nil, l, err
+		}
+	}
+	if folder, err = host.Folder(m, false); err != nil || folder == nil {
+		return nil, l, err
+	}
+	held, _ := folder.Leases()
+	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.ID == id })
+	if i < 0 {
+		_ = folder.Close()
+		return nil, l, nil
+	}
+	return folder, registry.Unattended(host, folder, held[i], true), nil
 }
 
 // NoLease says that a lease that is to be released is not there, or not any more.
@@ -205,7 +212,7 @@ func releasable(host *machine.Host, folder *store.Folder, l job.Lease) error {
 	case registry.CommandAlive(host, l) && slices.Contains(host.Proc.Tree(l.PID), os.Getpid()):
 		return fmt.Errorf("its command %s (process %d) is running and started this; leave it, such as by exit", prose.Clean(l.Command), l.PID)
 	case registry.CommandAlive(host, l):
-		return fmt.Errorf("its command %s (process %d) is running; end it first: kill %d", prose.Clean(l.Command), l.PID, l.PID)
+		return fmt.Errorf("its command %s (process %d) is running; to end it: gpuard cancel %s", prose.Clean(l.Command), l.PID, l.ID)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -111,53 +112,48 @@ func (p *Program) showQueues(cmd *cobra.Command, o *queueOptions) error {
 	}
 }
 
-func (p *Program) cancel() *cobra.Command {
-	return p.askQueue("cancel", "End jobs of your queue, also before they start", record.Cancel, "cancelled")
-}
-
 // askQueue is a command that asks for something for some jobs.
 func (p *Program) askQueue(name, short string, kind record.Kind, done string) *cobra.Command {
-	path := name
-	if name != "cancel" {
-		path = "queue " + name
-	}
 	return &cobra.Command{
 		Use: name + " JOB...", Short: short, Long: short + ".\nJOB is the number that gpuard submit and gpuard queue show. Either all are\n" + done + " or none. Of a range, such as 17-36, it is those that can be.",
-		Example:           "  gpuard " + path + " 17\n  gpuard " + path + " 17 18 19\n  gpuard " + path + " 20-39",
+		Example:           strings.ReplaceAll("  gpuard queue NAME 17\n  gpuard queue NAME 17 18 19\n  gpuard queue NAME 20-39", "NAME", name),
 		ValidArgsFunction: p.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return report(func() error {
-				if _, err := jobNumbers(args); err != nil {
-					return err
-				}
-				q, err := p.openQueue()
-				if err != nil {
-					return err
-				}
-				defer q.Close()
-				numbers, err := possible(q, kind, args)
-				if err != nil {
-					return err
-				}
-				state, err := q.Read()
-				if err != nil {
-					return err
-				}
-				runs := state.In(record.Begun, record.Running)
-				if err := q.Ask(cmd.Context(), kind, numbers...); err != nil {
-					return err
-				}
-				for _, n := range numbers {
-					text := done
-					if kind == record.Cancel && slices.Contains(runs, n-1) {
-						text = "being ended"
-					}
-					fmt.Fprintf(p.Out, "job %d is %s\n", n, text)
-				}
-				return p.revive(q)
-			})
+			return report(func() error { return p.askJobs(cmd.Context(), args, kind, done) })
 		},
 	}
+}
+
+// askJobs asks for something for some jobs, and says so.
+func (p *Program) askJobs(ctx context.Context, args []string, kind record.Kind, done string) error {
+	if _, err := jobNumbers(args); err != nil {
+		return err
+	}
+	q, err := p.openQueue()
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	numbers, err := possible(q, kind, args)
+	if err != nil {
+		return err
+	}
+	state, err := q.Read()
+	if err != nil {
+		return err
+	}
+	runs := state.In(record.Begun, record.Running)
+	if err := q.Ask(ctx, kind, numbers...); err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		text := done
+		if kind == record.Cancel && slices.Contains(runs, n-1) {
+			text = "being ended"
+		}
+		fmt.Fprintf(p.Out, "job %d is %s\n", n, text)
+	}
+	return p.revive(q)
 }
 
 // possible are the jobs of these words; of a range, those that this can be asked of.

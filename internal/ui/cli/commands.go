@@ -51,13 +51,13 @@ func commandTable() []command {
 		{name: "docker", group: groupRun, kind: kindBecome, make: (*Program).docker},
 		{name: "podman", group: groupRun, kind: kindBecome, make: (*Program).podman},
 		{name: "reserve", group: groupRun, kind: kindLease, make: (*Program).reserve},
+		{name: "cancel", group: groupRun, make: (*Program).cancel},
 		{name: "release", group: groupRun, make: (*Program).release},
 		{name: "env", group: groupRun, make: (*Program).env},
 
 		{name: "submit", group: groupQueue, kind: kindStart, make: (*Program).submit, done: "the job is on the disk"},
 		{name: "queue", group: groupQueue, make: (*Program).queue},
 		{name: "wait", group: groupQueue, make: (*Program).wait, done: "all ended with 0", wrong: "a job was cancelled, lost or not run; else the code of the first that failed"},
-		{name: "cancel", group: groupQueue, make: (*Program).cancel},
 		{name: "logs", group: groupQueue, make: (*Program).logs},
 		{name: "sweep", group: groupQueue, kind: kindStart, make: (*Program).sweep, done: "all runs ended with 0", wrong: "some runs failed"},
 
