@@ -87,9 +87,11 @@ func (o Option) SampleInFile() string {
 	return o.Sample
 }
 
+// All are the options, in the order of the help.
+func All() []Option { return slices.Clone(table) }
+
 // Find is the option of that name.
 func Find(name string) (Option, bool) {
-	table := All()
 	i := slices.IndexFunc(table, func(o Option) bool { return o.Name == name })
 	if i < 0 {
 		return Option{}, false
@@ -99,7 +101,7 @@ func Find(name string) (Option, bool) {
 
 // Keys are the options that are keys of a file.
 func Keys(of Files) (list []Option) {
-	for _, o := range All() {
+	for _, o := range table {
 		if o.In&of != 0 {
 			list = append(list, o)
 		}

@@ -24,7 +24,7 @@ func (p *Program) cancel() *cobra.Command {
 	o := &projectFlags{}
 	cmd := &cobra.Command{
 		Use:   "cancel NAME...",
-		Short: "End what gpuard has started: a job, a run, a service",
+		Short: "Stop a run, a running or waiting job, or a service",
 		Long: `Ends what gpuard has started, by the name that it has: the number of a job, also
 one that waits; the lease of a run, as gpuard status shows it; or a service of
 the gpuard.yaml here. It is asked to end, and killed after its grace (10 s).

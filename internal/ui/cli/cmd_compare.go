@@ -63,7 +63,7 @@ func (p *Program) compare() *cobra.Command {
 	o := &compareOptions{}
 	cmd := &cobra.Command{
 		Use:   "compare [flags] -- COMMAND [ARG...] --and -- COMMAND [ARG...]",
-		Short: "Measure commands alone, together on one GPU, and apart",
+		Short: "Compare speeds: one at a time, sharing, on own GPUs",
 		Long:  compareLong, Example: compareExample,
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: p.programs,

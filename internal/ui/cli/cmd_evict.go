@@ -25,7 +25,7 @@ func (p *Program) evict() *cobra.Command {
 	o := &evictOptions{}
 	cmd := &cobra.Command{
 		Use:   "evict [flags] [PID...]",
-		Short: "Show and end what holds GPU memory without a lease",
+		Short: "Show who uses GPUs without a lease; end them by PID",
 		Long: `Lists processes that use GPU memory without a live lease: owner, memory, age and
 idle time. With --idle it lists every process that has been idle for that long,
 leased notebooks too.

@@ -19,7 +19,7 @@ import (
 func (p *Program) export() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Write a job for Slurm, Kubernetes or Docker Compose",
+		Short: "Print a job for Slurm, Kubernetes or Docker Compose",
 		Long: `Writes the job that the flags, or a service of a gpuard.yaml, describe, in the
 words of another engine: ready for sbatch, for kubectl apply -f - or for docker
 compose -f - up. Nothing is started, and nothing of this machine counts: neither

@@ -56,7 +56,7 @@ func rootHelp(root *cobra.Command, width int) string {
 		}
 		fmt.Fprintf(&b, "  %s%s  %s\n", head, pad(row.name, nameColumn, false, ""), cmd.Short)
 	}
-	b.WriteString("\ngpuard alone is gpuard status. No GPU: --machine demo. More: gpuard help COMMAND\n")
+	b.WriteString("\ngpuard alone is gpuard status. No GPU? --machine demo. More: gpuard help COMMAND\n")
 	return squeeze(b.String(), width)
 }
 

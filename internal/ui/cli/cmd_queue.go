@@ -25,7 +25,7 @@ func (p *Program) queue() *cobra.Command {
 	o := &queueOptions{}
 	cmd := &cobra.Command{
 		Use:   "queue [flags]",
-		Short: "Show your jobs that run or wait, and who else waits",
+		Short: "Show your jobs that run or wait; hold, requeue, pause",
 		Long: `Shows the jobs of gpuard submit that run or wait, why the first waits, when each
 may start, and what else waits for a GPU. The times are estimates: of --expect,
 else of the last runs of the same command, else of those of the queue. gpuard

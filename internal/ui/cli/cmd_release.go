@@ -14,7 +14,7 @@ func (p *Program) release() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "release [LEASE]",
-		Short: "Give a lease back before it ends by itself",
+		Short: "Give a reserved GPU back before its time",
 		Long: `A lease ends with its command. If a process that the command started (a tmux
 server, a daemon) still has the lease's descriptor open, gpuard status shows it,
 and release ends the lease. A lease of gpuard reserve can be given back at any

@@ -32,7 +32,7 @@ func (p *Program) reserve() *cobra.Command {
 	o := &reserveOptions{}
 	cmd := &cobra.Command{
 		Use:   "reserve --for TIME|--pid PID|--shell [flags]",
-		Short: "Lease a GPU for a time, a process or this shell",
+		Short: "Keep a GPU: --for TIME, --pid PID, or for this --shell",
 		Long: `Leases now, or as soon as a GPU is free, without starting anything. The lease
 ends by itself, or earlier by gpuard release.
 

@@ -26,7 +26,7 @@ func (p *Program) submit() *cobra.Command {
 	o := &submitOptions{}
 	cmd := &cobra.Command{
 		Use:   "submit [flags] [--] COMMAND [ARG...]",
-		Short: "Hand in a job: it runs as soon as a GPU is free",
+		Short: "Run it later, when a GPU is free, also after a logout",
 		Long: `Puts COMMAND into your queue and returns. It will run in this folder, with the
 environment that this shell has now, on a GPU that is leased for it. Its output
 goes to the file that is named. Between users the line is that of gpuard run:

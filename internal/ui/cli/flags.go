@@ -125,11 +125,11 @@ func listed(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// optionConflicts are the pairs of options that cannot be given together.
+// optionConflicts are the pairs of options that cannot be given together. Their reasons name options as core/option does.
 func optionConflicts() (list []conflict) {
 	for _, o := range option.All() {
 		for _, n := range o.Not {
-			list = append(list, conflict{o.Name, n.Other, inFlags(n.Why)})
+			list = append(list, conflict{o.Name, n.Other, n.Why})
 		}
 	}
 	return list
