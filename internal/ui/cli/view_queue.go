@@ -37,28 +37,11 @@ func asked(s *job.Spec) string {
 
 // queueView writes what gpuard queue shows; more jobs wait than are in the answer.
 func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
-	v := &page{term: t}
+	v := &rowsPage{page: page{term: t}, number: true}
 	if len(a.Jobs) == 0 {
 		v.sentence("no job of yours runs or waits; hand one in: gpuard submit -- COMMAND")
-	}
-	for i := range a.Jobs {
-		e := &a.Jobs[i]
-		since := e.Submitted
-		where := e.Asks
-		if e.State == queue.Running && e.Started != nil {
-			since = *e.Started
-			where = gpusOf(e)
-		}
-		state, style := string(e.State), yellow
-		switch e.State {
-		case queue.Running:
-			style = green
-		case queue.Held:
-			style = dim
-		case queue.After:
-			state = "after " + joinNumbers(e.Awaits)
-		}
-		v.job(e, span{style, state}, where, age(now.Sub(since)), startText(e.Expected, now))
+	} else {
+		v.table(rowHeads{name: "JOB", state: "STATE", pid: "PID", since: "SINCE", about: "COMMAND"}, waitingRows(a.Jobs, now))
 	}
 	if more > 0 {
 		v.sentence(fmt.Sprintf("  and %d more; all: gpuard queue --json", more))
@@ -94,6 +77,29 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 		}
 	}
 	_, _ = io.WriteString(w, v.out.String())
+}
+
+// waitingRows are the jobs that have not ended.
+func waitingRows(jobs []queue.Entry, now time.Time) (rows []tableRow) {
+	for i := range jobs {
+		e := &jobs[i]
+		r := tableRow{name: strconv.Itoa(e.Number), state: span{yellow, string(e.State)}, where: e.Asks, pid: e.PID, about: titleOf(e) + startText(e.Expected, now), note: noteOf(e)}
+		since := e.Submitted
+		switch e.State {
+		case queue.Running:
+			r.state.style = green
+			if e.Started != nil {
+				since, r.where = *e.Started, gpusOf(e)
+			}
+		case queue.Held:
+			r.state.style = dim
+		case queue.After:
+			r.state.text = "after " + joinNumbers(e.Awaits)
+		}
+		r.since = age(now.Sub(since))
+		rows = append(rows, r)
+	}
+	return rows
 }
 
 // onHost says where other jobs of the user are.
@@ -141,16 +147,6 @@ func (p *page) whyWait(a *queueAnswer) {
 	}
 }
 
-// job is one line of a job.
-func (p *page) job(e *queue.Entry, state span, where, when, more string) {
-	wide, most := 16, 8
-	if p.term.Width > 0 && p.term.Width < 70 {
-		wide, most = 9, 6
-	}
-	p.line(span{normal, fmt.Sprintf("%4d", e.Number)}, span{normal, "  "}, span{state.style, pad(state.text, 9, false, "")}, span{normal, " " + pad(where, wide, false, "…") + " " + pad(when, most, true, "") + "  "},
-		span{normal, p.text(titleOf(e))}, span{normal, more}, span{dim, noteOf(p, e)})
-}
-
 // titleOf tells jobs of one program apart: the name that its owner gave it, else the command.
 func titleOf(e *queue.Entry) string {
 	if e.Spec.Name != "" || len(e.Command) < 2 {
@@ -174,11 +170,11 @@ func startText(expected *time.Time, now time.Time) string {
 	return ", in about " + age(left)
 }
 
-func noteOf(v *page, e *queue.Entry) string {
+func noteOf(e *queue.Entry) string {
 	if e.Note == "" {
 		return ""
 	}
-	return "  " + v.text(e.Note)
+	return "  " + e.Note
 }
 
 // sentence is text of its own, cut at the width of the terminal.
@@ -186,28 +182,28 @@ func (p *page) sentence(text string) { p.line(span{normal, p.text(text)}) }
 
 // historyView writes what gpuard history shows.
 func historyView(w io.Writer, list []queue.Entry, t Term) {
-	v := &page{term: t}
+	v := &rowsPage{page: page{term: t}, number: true}
 	if len(list) == 0 {
 		v.sentence("no job of yours has ended; what runs or waits: gpuard queue")
+		_, _ = io.WriteString(w, v.out.String())
+		return
 	}
+	var rows []tableRow
 	for i := range list {
 		e := &list[i]
-		style := red
+		r := tableRow{name: strconv.Itoa(e.Number), state: span{red, e.Ending()}, where: gpusOf(e), since: "-", about: titleOf(e) + usedText(e), note: noteOf(e), remark: e.Why}
 		switch e.State {
 		case queue.Done:
-			style = green
+			r.state.style = green
 		case queue.Cancelled:
-			style = dim
+			r.state.style = dim
 		}
-		took := "-"
 		if e.Seconds > 0 {
-			took = elapsed(time.Duration(e.Seconds * float64(time.Second)))
+			r.since = elapsed(time.Duration(e.Seconds * float64(time.Second)))
 		}
-		v.job(e, span{style, e.Ending()}, gpusOf(e), took, usedText(e))
-		if e.Why != "" {
-			v.sentence("        " + e.Why)
-		}
+		rows = append(rows, r)
 	}
+	v.table(rowHeads{name: "JOB", state: "STATE", since: "RAN", about: "COMMAND"}, rows)
 	_, _ = io.WriteString(w, v.out.String())
 }
 
