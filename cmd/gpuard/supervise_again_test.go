@@ -174,7 +174,7 @@ func TestTimeoutIsSaid(t *testing.T) {
 // TestEmptyCare: the error for an empty value shows one that can be typed.
 func TestEmptyCare(t *testing.T) {
 	t.Parallel()
-	for flag, says := range map[string]string{"--retry": "--retry 2", "--log": "--log run.log", "--grace": "--grace 30s", "--drift": "--drift=hot,sick"} {
+	for flag, says := range map[string]string{"--retry": "--retry 3", "--log": "--log run.log", "--grace": "--grace 30s", "--drift": "--drift=hot,sick"} {
 		got := run(t, program(t, stateFolder(t), nil, "run", "--machine", "demo", flag+"=", "--", "true"))
 		same(t, "exit of "+flag, got.code, 125)
 		contains(t, got.err, "cannot read "+flag, says)

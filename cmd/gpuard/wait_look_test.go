@@ -130,7 +130,7 @@ func TestWaitMistakes(t *testing.T) {
 		}
 	}
 	if got := run(t, program(t, state, nil, "reserve", "--help")); strings.Contains(got.out, "cpu, wait") {
-		t.Error("hold offers to fall back to the CPU, which it refuses")
+		t.Error("reserve offers to fall back to the CPU, which it refuses")
 	}
 }
 

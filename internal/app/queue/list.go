@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"math"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
+	"gpuard/internal/core/visible"
 )
 
 // State is where a job is.
@@ -135,6 +137,25 @@ func (q *Queue) list(which func(State) bool, most int) (list []Entry, more int, 
 		list = append(list, q.entry(state, run, where, q.jobOf(state, run)))
 	}
 	return list, more, nil
+}
+
+// JobOf is the number of the job that a process is the command of; 0 none. A job that has just begun may not be known by its
+// process yet, which has the folder of the job in its environment.
+func (q *Queue) JobOf(pid int) (number int, err error) {
+	state, err := q.Read()
+	if err != nil {
+		return 0, err
+	}
+	env, _ := q.host.Proc.Environ(pid) // of a process that is gone, or another user's, there is none
+	folder, _ := visible.Env(env).Lookup(mark)
+	for _, run := range state.In(record.Begun, record.Running) {
+		born := state.Runs[run].Born()
+		unknown := born.PID == 0 || born.Kept && born.Command == 0
+		if cmp.Or(born.Command, born.PID) == pid || unknown && folder == filepath.Join(q.Dir, state.Folder(run)) {
+			return run + 1, nil
+		}
+	}
+	return 0, nil
 }
 
 // jobOf is a job of a list, which shows the others also where one cannot be read.

@@ -130,11 +130,5 @@ func (p *Program) jobOfProcess(pid int) (int, error) {
 		return 0, err
 	}
 	defer q.Close()
-	list, err := q.List(func(s queue.State) bool { return !s.Over() })
-	for _, e := range list {
-		if e.PID == pid {
-			return e.Number, nil
-		}
-	}
-	return 0, err
+	return q.JobOf(pid)
 }
