@@ -305,7 +305,9 @@ func TestHoldWaits(t *testing.T) {
 	l := newLine(t)
 	pid := sleeps(t)
 	held := make(chan result, 1)
-	go func() { held <- run(t, program(t, l.state, nil, "reserve", "--machine", l.machine, "--pid", fmt.Sprint(pid))) }()
+	go func() {
+		held <- run(t, program(t, l.state, nil, "reserve", "--machine", l.machine, "--pid", fmt.Sprint(pid)))
+	}()
 	eventually(t, "hold waits", func() bool { return len(l.tickets()) == 1 })
 	l.end()
 	if got := <-held; got.code != 0 || !strings.Contains(got.out, "is cuda:0, lease ") {

@@ -35,7 +35,7 @@ func Cancel(ctx context.Context, host *machine.Host, id string, grace time.Durat
 		return l, err
 	case !found:
 		return l, exit.Usagef("cannot cancel %s: there is no such lease; see gpuard status", prose.Clean(id))
-	case Reserved(l):
+	case l.IsReservation():
 		return Release(ctx, host, id)
 	}
 	if err := cancellable(host, l); err != nil {

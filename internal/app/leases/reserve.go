@@ -106,13 +106,10 @@ func SleepOut(args []string) error {
 	return err
 }
 
-// Reserved reports whether it is the lease of a reservation: of the leases without a command only those have an end.
-func Reserved(l job.Lease) bool { return l.Apart && l.Until > 0 }
-
 // wakeSleeper ends the process of a reservation that was given back.
 func wakeSleeper(host *machine.Host, l job.Lease) {
 	p, err := os.FindProcess(l.PID)
-	if err != nil || !Reserved(l) || l.Namespace != host.Proc.Namespace() || !slices.Contains(host.Proc.Arguments(l.PID), ReserveFlag) || !host.Proc.Alive(l.PID, l.Start) {
+	if err != nil || !l.IsReservation() || l.Namespace != host.Proc.Namespace() || !slices.Contains(host.Proc.Arguments(l.PID), ReserveFlag) || !host.Proc.Alive(l.PID, l.Start) {
 		return
 	}
 	_ = p.Kill() // it has nothing to clean up, and one that is just starting may miss another signal

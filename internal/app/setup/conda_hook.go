@@ -92,7 +92,9 @@ func (h hook) text(name string) string {
 	if fish {
 		how, format = shellquote.Fish, []string{"--format", "fish"}
 	}
-	line := func(words ...string) string { return shellquote.Words(how, slices.Concat([]string{h.program}, words)...) }
+	line := func(words ...string) string {
+		return shellquote.Words(how, slices.Concat([]string{h.program}, words)...)
+	}
 	env := func(flags ...string) string { return line(slices.Concat([]string{"env"}, flags, format)...) }
 	set, unset := hide()
 	names := strings.Join(unset, " ")

@@ -242,5 +242,8 @@ type Lease struct {
 	Load   *float64  `json:"-"` // mean of the measured utilisation, 0..1; nil: not measured
 }
 
+// IsReservation reports whether the lease is for a time, without a command: of the leases without one only those have an end.
+func (l Lease) IsReservation() bool { return l.Apart && l.Until > 0 }
+
 // Due is the moment at which the lease is over if it lasts for most, by CLOCK_BOOTTIME (ns).
 func (l Lease) Due(most time.Duration) int64 { return l.SinceBoot + int64(most) }

@@ -96,7 +96,7 @@ func (p *Program) root() *cobra.Command {
 		Short: "Choose, lease and prove GPUs on a shared machine",
 		Long: `gpuard finds the GPUs of this machine, picks one that really is free, leases it
 so that no other job gets it, sets the right variables and starts your command.`,
-		Example: `  gpuard run -- python train.py`,
+		Example:       `  gpuard run -- python train.py`,
 		Version:       version(),
 		SilenceErrors: true, SilenceUsage: true,
 	}

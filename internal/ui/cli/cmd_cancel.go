@@ -116,7 +116,7 @@ func (p *Program) cancelLease(ctx context.Context, l job.Lease) error {
 		return err
 	}
 	what := "its command"
-	if leases.Reserved(l) {
+	if l.IsReservation() {
 		what = "the reservation"
 	}
 	_, err = fmt.Fprintf(p.Out, "%s: %s has ended\n", l.ID, what)

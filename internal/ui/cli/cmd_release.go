@@ -43,7 +43,7 @@ shell with a lease, release alone gives that one back.`,
 				}
 				switch {
 				case err != nil:
-				case leases.Reserved(l):
+				case l.IsReservation():
 					fmt.Fprintf(p.Out, "released %s\n", l.ID)
 				case l.Apart && p.inside(l.ID):
 					fmt.Fprintf(p.Out, "released %s; process %d keeps running with the variables that it has: for other GPUs open a new shell, or write gpuard run --any\n", l.ID, l.PID)
