@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -34,13 +35,18 @@ type Block struct {
 // Lines are the lines of a block.
 func (b Block) Lines() []string { return strings.Split(strings.TrimSuffix(b.Text, "\n"), "\n") }
 
+// The patterns are made when a page is read: every program that a test starts would make them otherwise.
 var (
-	heading = regexp.MustCompile(`^(#{1,6}) +(.*?)(?: +#+)?$`)
-	item    = regexp.MustCompile(`^ *(?:[-*+]|\d+[.)]) +`)
-	code    = regexp.MustCompile("`+[^`]*`+")
-	link    = regexp.MustCompile(`(?m)\[[^\[\]]*\]\(([^()\s]+)\)|^\[[^\]]+\]: +(\S+)|<(?:a|img)[^>]* (?:href|src)="([^"]+)"`)
-	linked  = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
+	heading = pattern(`^(#{1,6}) +(.*?)(?: +#+)?$`)
+	item    = pattern(`^ *(?:[-*+]|\d+[.)]) +`)
+	code    = pattern("`+[^`]*`+")
+	link    = pattern(`(?m)\[[^\[\]]*\]\(([^()\s]+)\)|^\[[^\]]+\]: +(\S+)|<(?:a|img)[^>]* (?:href|src)="([^"]+)"`)
+	linked  = pattern(`!?\[([^\]]*)\]\([^)]*\)`)
 )
+
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // Read takes a page apart.
 func Read(text string) (all []Block) {
@@ -69,15 +75,15 @@ func (r *reader) next() {
 		r.fence(trimmed)
 	case strings.HasPrefix(line, "    ") && !r.open && !r.list:
 		r.indented()
-	case heading.MatchString(line):
-		m := heading.FindStringSubmatch(line)
+	case heading().MatchString(line):
+		m := heading().FindStringSubmatch(line)
 		r.add(Block{Kind: Heading, Level: len(m[1]), Text: m[2]})
 		r.open, r.list = false, false
 	case strings.HasPrefix(trimmed, "|"):
 		r.add(Block{Kind: Row, Text: trimmed})
 		r.open, r.list = false, false
-	case item.MatchString(line):
-		r.add(Block{Kind: Item, Text: item.ReplaceAllString(line, "")})
+	case item().MatchString(line):
+		r.add(Block{Kind: Item, Text: item().ReplaceAllString(line, "")})
 		r.open, r.list = true, true
 	case r.open || r.list && strings.HasPrefix(line, "  "):
 		last := &r.all[len(r.all)-1]
@@ -134,8 +140,8 @@ func Links(blocks []Block) (all []Link) {
 		if b.Kind == Code {
 			continue
 		}
-		text := code.ReplaceAllStringFunc(b.Text, func(c string) string { return "`" + strings.Repeat("\n", strings.Count(c, "\n")) })
-		for _, m := range link.FindAllStringSubmatchIndex(text, -1) {
+		text := code().ReplaceAllStringFunc(b.Text, func(c string) string { return "`" + strings.Repeat("\n", strings.Count(c, "\n")) })
+		for _, m := range link().FindAllStringSubmatchIndex(text, -1) {
 			for group := 2; group < len(m); group += 2 {
 				if m[group] >= 0 {
 					all = append(all, Link{b.Line + strings.Count(text[:m[group]], "\n"), text[m[group]:m[group+1]]})
@@ -169,7 +175,7 @@ func Anchors(blocks []Block) map[string]bool {
 }
 
 func anchor(text string) string {
-	text = linked.ReplaceAllString(text, "$1")
+	text = linked().ReplaceAllString(text, "$1")
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == ' ':
