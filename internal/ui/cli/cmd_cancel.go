@@ -52,6 +52,9 @@ func (p *Program) completeCancel(cmd *cobra.Command, args []string, typed string
 
 // cancelAll ends jobs, which have numbers, then leases and services.
 func (p *Program) cancelAll(ctx context.Context, o *projectFlags, args []string) error {
+	if len(args) == 0 {
+		return usagef("cannot tell what to cancel: name a job, such as 17, a lease, such as k3f9, or a service; see gpuard queue, gpuard status and gpuard ps")
+	}
 	var jobs, named []string
 	var held []job.Lease
 	for _, word := range args {
@@ -72,7 +75,7 @@ func (p *Program) cancelAll(ctx context.Context, o *projectFlags, args []string)
 	if err := p.checkServices(ctx, o, named); err != nil {
 		return err
 	}
-	if len(jobs) > 0 || len(args) == 0 {
+	if len(jobs) > 0 {
 		if err := p.askJobs(ctx, jobs, record.Cancel, "cancelled"); err != nil {
 			return err
 		}
