@@ -2,76 +2,177 @@ package leases
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
+	"syscall"
 	"time"
 
-	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/registry"
+	enginecli "gpuard/internal/core/container"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/leftover"
 	"gpuard/internal/core/prose"
+	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
+	"gpuard/internal/host/store"
+	"gpuard/internal/host/sys"
 )
 
-// Find finds the lease of that name.
-func Find(ctx context.Context, host *machine.Host, id string) (l job.Lease, found bool, err error) {
+// FindToCancel finds a lease of the caller whose command can be ended. It refuses a lease whose command is not the caller's, not
+// gpuard's to end, or not known.
+func FindToCancel(ctx context.Context, host *machine.Host, id string) (l job.Lease, found bool, err error) {
 	folder, l, err := openLease(ctx, host, id)
 	if folder == nil {
 		return l, false, err
 	}
 	_ = folder.Close()
+	if err := cancellable(host, l); err != nil {
+		return l, true, fmt.Errorf("cannot cancel %s: %w", l.ID, err)
+	}
 	return l, true, nil
 }
 
-// Cancel ends the command of a lease of the caller (root: of any user): it is asked, and killed when it is still there after the grace.
-// A reservation, which has none, is given back. It returns when the command is gone.
-func Cancel(ctx context.Context, host *machine.Host, id string, grace time.Duration) (job.Lease, error) {
-	l, found, err := Find(ctx, host, id)
-	switch {
-	case err != nil:
-		return l, err
-	case !found:
-		return l, exit.Usagef("cannot cancel %s: there is no such lease; see gpuard status", prose.Clean(id))
-	case l.IsReservation():
-		return Release(ctx, host, id)
-	}
-	if err := cancellable(host, l); err != nil {
-		return l, fmt.Errorf("cannot cancel %s: %w", l.ID, err)
-	}
-	pidfd, err := launch.Pidfd(l.PID)
-	if err != nil {
-		return l, fmt.Errorf("cannot cancel %s: %w", l.ID, err)
-	}
-	t := &evictee{row: leftover.Row{PID: l.PID, Start: l.Start, Command: l.Command}, pidfd: pidfd}
-	defer t.close()
-	if !host.Proc.Alive(l.PID, l.Start) { // the PID may have been used again before it was opened
-		return l, nil
-	}
-	if e := end(ctx, host, []*evictee{t}, grace, true)[0]; !e.Gone {
-		return l, fmt.Errorf("cannot cancel %s: process %d: %s", l.ID, l.PID, e.Why)
-	}
-	return l, nil
-}
-
-// cancellable refuses what is not the caller's to end, or not a command that gpuard has started.
 func cancellable(host *machine.Host, l job.Lease) error {
-	alive := registry.CommandAlive(host, l)
 	switch {
-	case l.UID != uint32(os.Geteuid()) && !host.Proc.Root(): //nolint:gosec // a uid
-		return fmt.Errorf("it belongs to %s; ask them, or root", host.Names(l.UID))
+	case l.UID != uint32(os.Geteuid()): //nolint:gosec // a uid
+		return fmt.Errorf("it belongs to %s; ask them, or act as them: sudo -u %[1]s gpuard cancel %[2]s", host.Names(l.UID), l.ID)
 	case l.Unreadable:
 		return fmt.Errorf("its content cannot be read, so its command is not known; gpuard release %s says who holds it", l.ID)
+	case l.IsReservation():
+		return nil
 	case l.Apart:
 		return fmt.Errorf("process %d, which it is for, was not started by gpuard; to give the lease back: gpuard release %s", l.PID, l.ID)
 	case l.Namespace != host.Proc.Namespace():
 		return fmt.Errorf("its command %s runs in another PID namespace; end it there", prose.Clean(l.Command))
-	case !alive:
+	case !registry.CommandAlive(host, l):
 		return fmt.Errorf("its command %s has ended; to give back what still holds it: gpuard release %s", prose.Clean(l.Command), l.ID)
 	case slices.Contains(host.Proc.Tree(l.PID), os.Getpid()):
 		return fmt.Errorf("its command %s (process %d) has started this; leave it, such as by exit", prose.Clean(l.Command), l.PID)
 	}
+	words, env := host.Proc.Arguments(l.PID), processEnv(host, l.PID)
+	if _, inSweep := env.Lookup("GPUARD_SWEEP_DIR"); inSweep {
+		return errors.New("it is of a run of a sweep, which would be started again; end the sweep: Ctrl-C where it was started")
+	}
+	if len(words) > 0 && enginecli.Engine(words[0]) != "" {
+		return fmt.Errorf("its command is %s, and its container may go on without that; end the container: %[1]s stop CONTAINER", enginecli.Engine(words[0]))
+	}
 	return nil
+}
+
+// Cancel asks the command of a lease that FindToCancel has found to end, and all that have the lease with it; with kill it does not
+// ask. It returns when they are gone, or after so long with an error that names those that are left.
+func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, patience time.Duration) error {
+	if l.IsReservation() {
+		_, err := Release(ctx, host, l.ID)
+		return err
+	}
+	folder, l, err := openLease(ctx, host, l.ID)
+	if err != nil || folder == nil { // it has ended
+		return err
+	}
+	defer folder.Close() //nolint:errcheck // only read
+	targets := withLease(host, folder, l)
+	defer func() {
+		for _, t := range targets {
+			t.close()
+		}
+	}()
+	supervisor := supervisorOf(host, l)
+	if supervisor != nil { // what is ended through it is not started again
+		defer supervisor.close()
+		supervisor.signal(syscall.SIGTERM)
+	}
+	for _, t := range targets {
+		switch {
+		case kill:
+			t.signal(syscall.SIGKILL)
+		case supervisor == nil || t.row.PID != l.PID:
+			t.signal(syscall.SIGTERM)
+		}
+		t.signal(syscall.SIGCONT) // one that is stopped would not hear of it
+	}
+	gone(ctx, host, targets, patience)
+	var left []string
+	for _, t := range targets {
+		if !t.gone {
+			left = append(left, fmt.Sprintf("PID %d (%s)", t.row.PID, prose.Brief(t.row.Command)))
+		}
+	}
+	switch {
+	case len(left) == 0:
+		return nil
+	case kill:
+		return fmt.Errorf("cannot cancel %s: %s was killed and is still there: it waits in the kernel, probably for the driver", l.ID, strings.Join(left, ", "))
+	}
+	return fmt.Errorf("cannot cancel %s: %s was asked to end and still runs after %s; to kill it: gpuard cancel --now %[1]s", l.ID, strings.Join(left, ", "), patience)
+}
+
+// withLease opens the command of a lease and the processes that have its lock, but gpuard's own helpers.
+func withLease(host *machine.Host, folder *store.Folder, l job.Lease) (targets []*evictee) {
+	members := []job.Blocker{{PID: l.PID, Start: l.Start, Command: l.Command}}
+	if dev, ino, err := folder.LockFile(l); err == nil {
+		members = append(members, host.Proc.LockedBy(dev, ino)...)
+	}
+	for i, m := range members {
+		known := slices.ContainsFunc(members[:i], func(b job.Blocker) bool { return b.PID == m.PID })
+		if known || m.PID == os.Getpid() || machine.OwnHelper(m.PID) || isSupervisor(host, m.PID) {
+			continue
+		}
+		if t := openOwn(host, m.PID, m.Start); t != nil {
+			t.row.Command = m.Command
+			targets = append(targets, t)
+		}
+	}
+	return targets
+}
+
+// openOwn opens a process of the caller; nil where it is gone, another user's, or not the one that a signal would reach.
+func openOwn(host *machine.Host, pid int, start uint64) *evictee {
+	pidfd, err := launch.Pidfd(pid)
+	if err != nil {
+		return nil
+	}
+	uid, known := host.Proc.Owner(pid)
+	reaches := sys.Signal(pid, func() bool { return true }, 0) == nil
+	if !known || uid != uint32(os.Geteuid()) || !reaches || !host.Proc.Alive(pid, start) { //nolint:gosec // a uid
+		_ = pidfd.Close()
+		return nil
+	}
+	return &evictee{row: leftover.Row{PID: pid, Start: start}, pidfd: pidfd}
+}
+
+// supervisorOf is the gpuard run that stays beside the command of a lease; nil for none.
+func supervisorOf(host *machine.Host, l job.Lease) *evictee {
+	command, err := host.Proc.Stat(l.PID)
+	if err != nil || command.Start != l.Start || !isSupervisor(host, command.PPID) {
+		return nil
+	}
+	parent, err := host.Proc.Stat(command.PPID)
+	if err != nil {
+		return nil
+	}
+	return openOwn(host, command.PPID, parent.Start)
+}
+
+// isSupervisor reports whether a process is this program, called to run a command.
+func isSupervisor(host *machine.Host, pid int) bool {
+	own, err := os.Stat("/proc/self/exe")
+	other, wrong := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil || wrong != nil || !os.SameFile(own, other) {
+		return false
+	}
+	words := host.Proc.Arguments(pid)
+	if end := slices.Index(words, "--"); end > 0 {
+		words = words[:end]
+	}
+	return len(words) > 1 && slices.ContainsFunc(words[1:], func(word string) bool { return word == "run" || enginecli.Engine(word) != "" })
+}
+
+func processEnv(host *machine.Host, pid int) visible.Env {
+	env, _ := host.Proc.Environ(pid) // of one that is gone, there is none
+	return visible.Env(env)
 }

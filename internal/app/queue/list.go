@@ -3,11 +3,11 @@ package queue
 import (
 	"cmp"
 	"math"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
@@ -139,24 +139,38 @@ func (q *Queue) list(which func(State) bool, most int) (list []Entry, more int, 
 	return list, more, nil
 }
 
-// JobOf is the number of the job that a process is the command of; 0 none. A job that has just begun may not be known by its
-// process yet, which has the folder of the job in its environment.
-func (q *Queue) JobOf(pid int) (number int, err error) {
-	state, err := q.Read()
-	if err != nil {
+// JobOf is the number of the job of this user that a lease is of; 0 none. A job that is just being started has its lease in the
+// journal a moment later than its command has it.
+func JobOf(host *machine.Host, l job.Lease) (number int, err error) {
+	env, _ := host.Proc.Environ(l.PID) // of a process that is gone, or another user's, there is none
+	if _, marked := visible.Env(env).Lookup(mark); !marked {
+		return 0, nil
+	}
+	q, err := Open(host, false)
+	if err != nil || q == nil {
 		return 0, err
 	}
-	env, _ := q.host.Proc.Environ(pid) // of a process that is gone, or another user's, there is none
-	folder, _ := visible.Env(env).Lookup(mark)
-	for _, run := range state.In(record.Begun, record.Running) {
-		born := state.Runs[run].Born()
-		unknown := born.PID == 0 || born.Kept && born.Command == 0
-		if cmp.Or(born.Command, born.PID) == pid || unknown && folder == filepath.Join(q.Dir, state.Folder(run)) {
-			return run + 1, nil
+	defer q.Close()
+	for end := time.Now().Add(mostStart); ; time.Sleep(10 * time.Millisecond) {
+		state, err := q.Read()
+		if err != nil {
+			return 0, err
+		}
+		starting := false
+		for _, run := range state.In(record.Begun, record.Running) {
+			if state.Runs[run].Born().Lease == l.ID {
+				return run + 1, nil
+			}
+			starting = starting || state.Runs[run].Phase == record.Begun
+		}
+		if !starting || time.Now().After(end) {
+			return 0, nil
 		}
 	}
-	return 0, nil
 }
+
+// mostStart is how long the start of a job may take to be in the journal.
+const mostStart = 2 * time.Second
 
 // jobOf is a job of a list, which shows the others also where one cannot be read.
 func (q *Queue) jobOf(state *record.State, run int) Job {

@@ -17,13 +17,6 @@ import (
 // serviceVariable names the instance that a process belongs to, in the environment of its command.
 const serviceVariable = "GPUARD_SERVICE"
 
-// HasProcess reports whether a process belongs to an instance of a service.
-func HasProcess(host *machine.Host, pid int) bool {
-	env, err := host.Proc.Environ(pid)
-	_, tagged := visible.Env(env).Lookup(serviceVariable)
-	return err == nil && tagged
-}
-
 // untagged is an environment without it: a supervisor that was started from within a service is no part of that.
 func untagged(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(pair string) bool { return strings.HasPrefix(pair, serviceVariable+"=") })

@@ -36,9 +36,29 @@ func folderOfProjects(host *machine.Host, create bool) (path string, err error) 
 // Unhealthy returns, by lease, why the caller's services that are unhealthy are so. What cannot be read is left out.
 func Unhealthy(host *machine.Host) map[string]string {
 	why := map[string]string{}
+	eachRecord(host, func(_ service.Wanted, _ string, r service.Record) {
+		if r.Lease != "" && r.Healthy != nil && !*r.Healthy {
+			why[r.Lease] = r.Why
+		}
+	})
+	return why
+}
+
+// OfLease finds the service of the caller that has a lease: the name of the instance, and the file of its project.
+func OfLease(host *machine.Host, lease string) (name, file string, found bool) {
+	eachRecord(host, func(wanted service.Wanted, instance string, r service.Record) {
+		if r.Lease == lease {
+			name, file, found = instance, wanted.File, true
+		}
+	})
+	return name, file, found
+}
+
+// eachRecord reads the records of this boot of all services of the caller. What cannot be read is left out.
+func eachRecord(host *machine.Host, do func(wanted service.Wanted, instance string, r service.Record)) {
 	top, err := folderOfProjects(host, false)
 	if err != nil {
-		return why
+		return
 	}
 	boot, _ := host.Proc.BootID()
 	entries, _ := os.ReadDir(top)
@@ -47,14 +67,13 @@ func Unhealthy(host *machine.Host) map[string]string {
 		if err != nil {
 			continue
 		}
+		wanted, _ := folder.Wanted() // without its file the name is enough
 		for _, name := range folder.Instances() {
-			r, found := folder.Record(name)
-			if found && r.Boot == boot && r.Lease != "" && r.Healthy != nil && !*r.Healthy {
-				why[r.Lease] = r.Why
+			if r, found := folder.Record(name); found && r.Boot == boot {
+				do(wanted, name, r)
 			}
 		}
 	}
-	return why
 }
 
 // Ground is the machine as a project finds it, with what this caller may see of it. If no device can be read, the error

@@ -30,14 +30,14 @@ var table = []Option{
 		Text: "what to try in place of waiting, in order: other (drops {device} and {model}), cpu, wait", Not: []Not{{"cpu", "a job without a GPU needs no fallback"}}},
 	{Name: "after", Group: Waiting, Takes: Text, Value: "N[:any],...", Sample: "17", Offers: []string{}, Text: "start when these jobs, or N-M, have ended with 0; any: however they end"},
 	{Name: "array", Group: Waiting, Takes: Text, Value: "NUMBERS", Sample: "1-20%4", Offers: []string{}, Text: "one job for each of these numbers, as 1-20 or 1,5,9; 1-20%4: 4 at a time"},
-	{Name: "hold", Group: Waiting, Takes: Switch, Text: "do not start it before it is released"},
+	{Name: "hold", Group: Waiting, Takes: Switch, Text: "do not start it before it is unheld"},
 	{Name: "nice", Group: Waiting, Takes: Number, Value: "N", Sample: "10", Offers: []string{}, Text: "of your own jobs, those with a lower number start first"},
 
 	{Name: "share", Group: Sharing, Takes: Size, Value: "SIZE", In: Both, Sample: "8G", Offers: []string{"4G", "8G", "16G", "24G"}, Text: "a share of this size of each GPU's memory, such as 8G, next to other shares; without it the job has its GPUs alone", Not: []Not{
 		{"mig", "a MIG slice is a share already, and one that the hardware enforces"}, {"mem", "{share} already reserves memory"},
 	}},
 	{Name: "quota", Group: Sharing, Takes: Text, Value: "HOW", In: Both, Words: []string{"watch", "mps"}, Sample: "mps", Text: "how the share is kept to its size: watch measures its memory (the default), with mps NVIDIA's Multi-Process Service limits it too"},
-	{Name: "require-quota", Group: Sharing, Takes: Text, Value: "HOW", In: Both, Words: []string{"watch", "mps"}, Sample: "watch", Text: "likewise, but refuse to start where that is not possible"},
+	{Name: "require-quota", Group: Sharing, Takes: Text, Value: "HOW", In: Both, Words: []string{"watch", "mps"}, Sample: "watch", Text: "as {quota}, but refuse to start where that is not possible"},
 	{Name: "mps-threads", Group: Sharing, Takes: Number, Value: "N", In: Service, Sample: "50", Offers: []string{"25", "50", "75"}, Text: "at most so many percent of each GPU's processors, with {quota=mps}"},
 
 	{Name: "torchrun", Group: Processes, Takes: Switch, In: Service, Text: "the command is a script for torchrun, which starts it once for each GPU"},
@@ -49,13 +49,13 @@ var table = []Option{
 	{Name: "expect", Group: Life, Takes: Time, Value: "TIME", In: Both, Sample: "12h", Offers: []string{"30m", "2h", "12h", "1d"}, Text: "your estimate of how long it runs, such as 12h: orders your own jobs, and {drift} moves it only if that saves time"},
 	{Name: "retry", Group: Life, Takes: Text, Value: "N[:any]", In: Default, Sample: "3", Offers: []string{"1", "2", "3", "2:any"}, Text: "start it again up to so often after a fault of the machine; any: after every failure"},
 	{Name: "log", Group: Life, Takes: Text, Value: "FILE", In: Service, Sample: "run.log", Text: "write what it prints into this file too", File: "file that gets its output too, beside what gpuard keeps; a relative path begins at the file's folder"},
-	{Name: "log-limit", Group: Life, Takes: Size, Value: "SIZE", In: Service, Else: "64M", Sample: "10M", Offers: []string{"10M", "100M", "1G"}, Text: "size at which FILE becomes FILE.1"},
+	{Name: "log-limit", Group: Life, Takes: Size, Value: "SIZE", In: Service, Else: "64M", Sample: "10M", Offers: []string{"10M", "100M", "1G"}, Text: "size at which the log is put aside, as FILE.1"},
 	{Name: "drift", Group: Life, Takes: Optional, Value: "KINDS", In: Both, Alone: "all", Sample: "hot,sick", Offers: []string{"hot", "slow", "sick"}, Text: "start it again on a better GPU when its own gets into trouble of these kinds: hot, slow, sick, all", Not: []Not{
 		{"cpu", noGPU},
 		{"device", "{device} names all GPUs of the job, so there is no other GPU to move to; narrow the choice with {model} or {exclude}"},
 	}},
 	{Name: "stop-signal", Group: Life, Takes: Text, Value: "SIGNAL", In: Both, Else: "TERM", Sample: "USR1", Offers: []string{"TERM", "INT", "HUP", "USR1", "USR2"}, Text: "what asks it to end"},
-	{Name: "grace", Group: Life, Takes: Time, Value: "TIME", In: Both, Else: "10s", Sample: "30s", Offers: []string{"10s", "30s", "2m"}, Text: "time between that signal and the kill"},
+	{Name: "grace", Group: Life, Takes: Time, Value: "TIME", In: Both, Else: "10s", Sample: "30s", Offers: []string{"10s", "30s", "2m"}, Text: "time between {stop-signal} and the kill"},
 	{Name: "keep-while", Group: Life, Takes: Text, Value: "FILE", Sample: "session.json", Text: "if the command ends while this file exists, keep the lease for its next start, at most 15 s; kernel: the connection file of a Jupyter kernel", Not: []Not{
 		{"cpu", "there is no lease to keep"}, {"torchrun", oneProcess}, {"ranks", oneProcess},
 	}},

@@ -57,6 +57,9 @@ func KeysOf(options []option.Option) []Key {
 			}
 			return key
 		})
+		if o.Else != "" {
+			text += "; without it " + o.Else
+		}
 		keys[i] = Key{Name: o.Key(), Flag: o.Name, Takes: o.Takes, Words: o.Words, Text: text, Sample: o.SampleInFile()}
 	}
 	return keys

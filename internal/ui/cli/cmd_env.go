@@ -193,8 +193,10 @@ func (p *Program) isEvaluated(cmd *cobra.Command) bool {
 			dotenv = dotenv || word == "dotenv" && i > 0 && p.Args[i-1] == "--format"
 		}
 		return !dotenv && !cmd.Flags().Changed("login") && !p.wantsJSON(cmd)
-	case "reserve":
-		return slices.ContainsFunc(p.Args, func(word string) bool { return word == "--shell" || strings.HasPrefix(word, "--shell=") })
+	case "reserve": // where the word was forgotten or misspelt, too
+		return !p.wantsJSON(cmd) && !slices.ContainsFunc(p.Args, func(word string) bool {
+			return strings.HasPrefix(word, "--for") || strings.HasPrefix(word, "--pid")
+		})
 	}
 	return false
 }

@@ -27,16 +27,15 @@ gpuard status shows the GPUs of other projects and users.`,
   gpuard ps --json                         for scripts`,
 		ValidArgsFunction: p.completeServices(o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 && slices.Contains([]string{"a", "ax", "aux"}, args[0]) {
-				return usagef("cannot find a service %q: gpuard ps shows the services of a gpuard.yaml; the processes on the GPUs: gpuard status", args[0])
-			}
 			return report(func() error {
 				_, view, err := p.found(cmd.Context(), o.file)
-				if err != nil {
-					return err
+				var mine selection
+				if err == nil {
+					mine, err = named(view, args)
 				}
-				mine, err := named(view, args)
 				switch {
+				case err != nil && len(args) > 0 && slices.Contains([]string{"a", "ax", "aux"}, args[0]):
+					return usagef("cannot find a service %q: gpuard ps shows the services of a gpuard.yaml; the processes on the GPUs: gpuard status", args[0])
 				case err != nil:
 					return err
 				case o.json:

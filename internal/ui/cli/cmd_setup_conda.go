@@ -132,6 +132,9 @@ func (o *condaOptions) adopt(p *Program, cmd *cobra.Command, words []string) err
 	if err == nil && alone.Flags().NArg() > 0 {
 		err = fmt.Errorf("%q is not a flag", alone.Flags().Arg(0))
 	}
+	if err == nil {
+		err = refuseEmpty(alone)
+	}
 	if err != nil {
 		return usagef("cannot use the environment's variable %s=%s: %v", setup.CondaChoice, strings.Join(words, " "), err)
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -60,26 +59,29 @@ func hintFor(word string) string {
 		return "write gpuard history"
 	case "sinfo", "nvidia-smi", "rocm-smi", "amd-smi", "nvtop", "gpustat":
 		return "write gpuard status, or gpuard top for the whole screen"
-	case "free", "kill", "stop", "unlock":
-		return "a lease ends with its command; if a child process still holds it: gpuard release LEASE; the services of a gpuard.yaml: gpuard down"
+	case "kill", "stop", "end":
+		return "to end a job, a run or a service: gpuard cancel NAME"
+	case "free", "unlock":
+		return "a lease ends with its command, which gpuard cancel LEASE ends; if a child process still holds it: gpuard release LEASE"
 	}
 	return ""
 }
 
 // refuseAssignment refuses a command that begins with a variable, as a line that was written for a shell does.
 func refuseAssignment(cmd *cobra.Command, words []string) error {
-	assigned := regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
-	line, env, rest := cmd.CommandPath(), []string{}, words
-	for len(rest) > 0 {
-		pair := assigned.FindStringSubmatch(rest[0])
-		if pair == nil {
-			break
-		}
+	line, env, rest := []string{cmd.CommandPath()}, []string{}, words
+	if cmd.Flags().NFlag() > 0 {
+		line = append(line, "…") // those that were given
+	}
+	for len(rest) > 0 && isAssignment(rest[0]) {
+		name, value, _ := strings.Cut(rest[0], "=")
 		switch {
-		case !slices.Contains(visible.Variables(), pair[1]):
+		case name == "DEV" || name == "CUDA_DEVICE_ORDER" || !slices.Contains(visible.Variables(), name):
 			env = append(env, rest[0])
-		case pair[2] != "" && strings.Trim(pair[2], "0123456789,") == "" && cmd.Flags().Lookup("device") != nil:
-			line += " --device " + pair[2]
+		case slices.Contains([]string{"", "-1", "none", "void", "NoDevFiles"}, value):
+			line = append(line, "--cpu")
+		default:
+			line = append(line, "--device", shellquote.Sh(value))
 		}
 		rest = rest[1:]
 	}
@@ -89,7 +91,16 @@ func refuseAssignment(cmd *cobra.Command, words []string) error {
 	if len(env) > 0 {
 		rest = slices.Concat([]string{"env"}, env, rest)
 	}
-	return fmt.Errorf("cannot run %q: a variable in front of a command is for a shell, and gpuard writes those that choose GPUs; type: %s -- %s", words[0], line, shellquote.Words(shellquote.Sh, rest...))
+	if len(rest) > 0 {
+		line = append(line, "--", shellquote.Words(shellquote.Sh, rest...))
+	}
+	return fmt.Errorf("cannot run %q: a variable in front of a command is for a shell, and gpuard writes those that choose GPUs; type: %s", words[0], strings.Join(line, " "))
+}
+
+// isAssignment reports whether a shell would take the word for the value of a variable.
+func isAssignment(word string) bool {
+	name, _, assigned := strings.Cut(word, "=")
+	return assigned && name != "" && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == "" && strings.IndexByte("0123456789", name[0]) < 0
 }
 
 // noArguments refuses arguments of a command that takes only flags.
@@ -202,8 +213,11 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 
 // exampleOf is an example of a flag of a command: --for takes a time in verify, and an environment in doctor.
 func exampleOf(cmd *cobra.Command, name string) string {
-	if name == "for" && cmd.Name() == "doctor" {
+	switch {
+	case name == "for" && cmd.Name() == "doctor":
 		return "--for .venv"
+	case name == "for" && cmd.Name() == "reserve":
+		return "--for 8h"
 	}
 	return example(name)
 }
