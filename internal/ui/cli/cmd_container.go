@@ -17,7 +17,10 @@ func (p *Program) inEngine(engine string) *cobra.Command {
 	run := cmd.RunE
 	o.add(p, cmd)
 	cmd.Use = engine + " [flags] -- run|create|start|exec|restart ..."
-	cmd.Short = "Start a container of " + strings.ToUpper(engine[:1]) + engine[1:] + ", on a leased GPU"
+	cmd.Short = "Start a container on a leased GPU; podman likewise"
+	if engine == "podman" {
+		cmd.Short = "Start a container of Podman on a leased GPU"
+	}
 	cmd.Long = strings.ReplaceAll(`Chooses devices that really are free, leases them, and starts the container with
 these devices and no others. Everything after the flags is the command line of
 ENGINE and reaches it unchanged, except what asks for other GPUs: --gpus,

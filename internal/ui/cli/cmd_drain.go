@@ -20,7 +20,7 @@ func (p *Program) drain() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "drain [flags] GPU...",
-		Short: "Take a GPU out of use: it gets no new lease",
+		Short: "Take a GPU out of use; undrain puts it back",
 		Long: `A job that has the GPU keeps it until the job ends; no new job gets it. Other
 users see the reason, so give one. A second drain replaces the reason of the
 first. Only root, or the owner of the folder with the leases, can drain. gpuard

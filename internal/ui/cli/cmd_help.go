@@ -39,7 +39,7 @@ func rootHelp(root *cobra.Command, width int) string {
 	}
 	for _, row := range commandTable() {
 		cmd, _, err := root.Find([]string{row.name})
-		if err != nil || row.group == "" {
+		if err != nil || row.group == "" || row.on != "" {
 			continue
 		}
 		head := ""

@@ -15,6 +15,7 @@ type command struct {
 	group commandGroup
 	kind  commandKind
 	make  func(p *Program) *cobra.Command
+	on    string // the command on whose line the help names this one; "" it has a line of its own
 	done  string // what exit code 0 means; "" that it is done
 	wrong string // what exit code 1 means; "" what it usually does
 }
@@ -49,7 +50,7 @@ func commandTable() []command {
 	return []command{
 		{name: "run", group: groupRun, kind: kindBecome, make: (*Program).run},
 		{name: "docker", group: groupRun, kind: kindBecome, make: (*Program).docker},
-		{name: "podman", group: groupRun, kind: kindBecome, make: (*Program).podman},
+		{name: "podman", group: groupRun, on: "docker", kind: kindBecome, make: (*Program).podman},
 		{name: "reserve", group: groupRun, kind: kindLease, make: (*Program).reserve},
 		{name: "cancel", group: groupRun, make: (*Program).cancel},
 		{name: "release", group: groupRun, make: (*Program).release},
@@ -82,7 +83,7 @@ func commandTable() []command {
 		{name: "cdi", group: groupSetUp, make: (*Program).cdi},
 
 		{name: "drain", group: groupAdmin, make: (*Program).drain},
-		{name: "undrain", group: groupAdmin, make: (*Program).undrain},
+		{name: "undrain", group: groupAdmin, on: "drain", make: (*Program).undrain},
 		{name: "evict", group: groupAdmin, make: (*Program).evict},
 
 		{name: "export", group: groupClusters, kind: kindStart, make: (*Program).export, done: "the text is written"},

@@ -96,8 +96,11 @@ func TestRootHelp(t *testing.T) {
 			continue
 		}
 		want := 1
-		if row.group == "" {
+		if row.group == "" || row.on != "" {
 			want = 0
+		}
+		if row.on != "" && !strings.Contains(text, row.name) {
+			t.Errorf("%s is not named", row.name)
 		}
 		if n := strings.Count(text, pad(row.name, nameColumn, false, "")+"  "+cmd.Short+"\n"); n != want {
 			t.Errorf("%s is there %d times with %q, want %d", row.name, n, cmd.Short, want)
