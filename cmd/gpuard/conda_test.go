@@ -294,7 +294,7 @@ func TestCondaLease(t *testing.T) {
 			eventually(t, "somebody has the GPU", func() bool { return c.leases() == 1 })
 			got = c.script(t, shell, strings.Join([]string{snapshot("before"), in, printed(shell, "CUDA_VISIBLE_DEVICES"), out, snapshot("after")}, "\n"))
 			contains(t, got.out, "<-1>")
-			contains(t, got.err, "this environment sees NO GPU; to try again: ", "gpuard reserve --shell --device=1 --save conda:"+c.env("other"))
+			contains(t, got.err, "this environment sees NO GPU; to try again: ", "gpuard reserve --shell", " --device=1 --save conda:"+c.env("other"))
 			c.unchanged(t)
 		})
 	}

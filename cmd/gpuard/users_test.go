@@ -92,6 +92,27 @@ func TestReleaseBySomebodyElse(t *testing.T) {
 	}
 }
 
+// TestCancelBySomebodyElse: only its owner can cancel a run, and root only as the owner: another user can write any PID into a lease.
+func TestCancelBySomebodyElse(t *testing.T) {
+	t.Parallel()
+	r := forUsers(t, "demo:1xL4")
+	cmd := as(alice, r.job("sh", "-c", "echo $GPUARD_LEASE; exec sleep 60"))
+	id := begin(t, cmd)
+	cancel := func() *exec.Cmd { return program(t, r.state, nil, "cancel", "--machine", r.machine, id) }
+	for who, one := range map[string]*exec.Cmd{"bob": as(bob, cancel()), "root": cancel()} {
+		got := run(t, one)
+		if want := "cannot cancel " + id + ": it belongs to " + proc.New("/proc").User(alice); got.code != 1 || !strings.Contains(got.err, want) {
+			t.Errorf("%s: exit %d, %s%s", who, got.code, got.out, got.err)
+		}
+	}
+	if cmd.Process.Signal(syscall.Signal(0)) != nil || r.leases() != 1 {
+		t.Error("the run has ended")
+	}
+	same(t, "alice", run(t, as(alice, cancel())).out, id+": the run has ended\n")
+	_ = cmd.Wait()
+	eventually(t, "the lease is given back", func() bool { return r.leases() == 0 })
+}
+
 // TestLockKept: a user who delays other users' claims for longer than the deadline is named.
 func TestLockKept(t *testing.T) {
 	t.Parallel()

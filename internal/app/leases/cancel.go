@@ -30,13 +30,14 @@ func FindToCancel(ctx context.Context, host *machine.Host, id string) (l job.Lea
 		return l, false, err
 	}
 	_ = folder.Close()
-	if err := cancellable(host, l); err != nil {
+	if err := checkCancel(host, l); err != nil {
 		return l, true, fmt.Errorf("cannot cancel %s: %w", l.ID, err)
 	}
 	return l, true, nil
 }
 
-func cancellable(host *machine.Host, l job.Lease) error {
+// checkCancel is an error for a lease whose command is not the caller's, not gpuard's to end, or not known.
+func checkCancel(host *machine.Host, l job.Lease) error {
 	switch {
 	case l.UID != uint32(os.Geteuid()): //nolint:gosec // a uid
 		return fmt.Errorf("it belongs to %s; ask them, or act as them: sudo -u %[1]s gpuard cancel %[2]s", host.Names(l.UID), l.ID)
@@ -53,7 +54,7 @@ func cancellable(host *machine.Host, l job.Lease) error {
 	case slices.Contains(host.Proc.Tree(l.PID), os.Getpid()):
 		return fmt.Errorf("its command %s (process %d) has started this; leave it, such as by exit", prose.Clean(l.Command), l.PID)
 	}
-	words, env := host.Proc.Arguments(l.PID), processEnv(host, l.PID)
+	words, env := host.Proc.Arguments(l.PID), readEnv(host, l.PID)
 	if _, inSweep := env.Lookup("GPUARD_SWEEP_DIR"); inSweep {
 		return errors.New("it is of a run of a sweep, which would be started again; end the sweep: Ctrl-C where it was started")
 	}
@@ -70,12 +71,15 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 		_, err := Release(ctx, host, l.ID)
 		return err
 	}
-	folder, l, err := openLease(ctx, host, l.ID)
+	folder, now, err := openLease(ctx, host, l.ID)
 	if err != nil || folder == nil { // it has ended
 		return err
 	}
 	defer folder.Close() //nolint:errcheck // only read
-	targets := withLease(host, folder, l)
+	if now.SinceBoot != l.SinceBoot { // its name was given again
+		return nil
+	}
+	targets := openMembers(host, folder, l)
 	defer func() {
 		for _, t := range targets {
 			t.close()
@@ -85,6 +89,9 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 	if supervisor != nil { // what is ended through it is not started again
 		defer supervisor.close()
 		supervisor.signal(syscall.SIGTERM)
+		if kill {
+			gone(ctx, host, targets, passedOn)
+		}
 	}
 	for _, t := range targets {
 		switch {
@@ -111,8 +118,11 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 	return fmt.Errorf("cannot cancel %s: %s was asked to end and still runs after %s; to kill it: gpuard cancel --now %[1]s", l.ID, strings.Join(left, ", "), patience)
 }
 
-// withLease opens the command of a lease and the processes that have its lock, but gpuard's own helpers.
-func withLease(host *machine.Host, folder *store.Folder, l job.Lease) (targets []*evictee) {
+// passedOn is how long a gpuard that stays beside a command may take to hear a signal and pass it on.
+const passedOn = 500 * time.Millisecond
+
+// openMembers opens the command of a lease and the processes that have its lock, but gpuard's own helpers.
+func openMembers(host *machine.Host, folder *store.Folder, l job.Lease) (targets []*evictee) {
 	members := []job.Blocker{{PID: l.PID, Start: l.Start, Command: l.Command}}
 	if dev, ino, err := folder.LockFile(l); err == nil {
 		members = append(members, host.Proc.LockedBy(dev, ino)...)
@@ -122,7 +132,7 @@ func withLease(host *machine.Host, folder *store.Folder, l job.Lease) (targets [
 		if known || m.PID == os.Getpid() || machine.OwnHelper(m.PID) || isSupervisor(host, m.PID) {
 			continue
 		}
-		if t := openOwn(host, m.PID, m.Start); t != nil {
+		if t := openOwnProcess(host, m.PID, m.Start); t != nil {
 			t.row.Command = m.Command
 			targets = append(targets, t)
 		}
@@ -130,8 +140,8 @@ func withLease(host *machine.Host, folder *store.Folder, l job.Lease) (targets [
 	return targets
 }
 
-// openOwn opens a process of the caller; nil where it is gone, another user's, or not the one that a signal would reach.
-func openOwn(host *machine.Host, pid int, start uint64) *evictee {
+// openOwnProcess opens a process of the caller; nil where it is gone, another user's, or not the one that a signal would reach.
+func openOwnProcess(host *machine.Host, pid int, start uint64) *evictee {
 	pidfd, err := launch.Pidfd(pid)
 	if err != nil {
 		return nil
@@ -155,7 +165,7 @@ func supervisorOf(host *machine.Host, l job.Lease) *evictee {
 	if err != nil {
 		return nil
 	}
-	return openOwn(host, command.PPID, parent.Start)
+	return openOwnProcess(host, command.PPID, parent.Start)
 }
 
 // isSupervisor reports whether a process is this program, called to run a command.
@@ -172,7 +182,8 @@ func isSupervisor(host *machine.Host, pid int) bool {
 	return len(words) > 1 && slices.ContainsFunc(words[1:], func(word string) bool { return word == "run" || enginecli.Engine(word) != "" })
 }
 
-func processEnv(host *machine.Host, pid int) visible.Env {
+// readEnv is the environment that a process was started with.
+func readEnv(host *machine.Host, pid int) visible.Env {
 	env, _ := host.Proc.Environ(pid) // of one that is gone, there is none
 	return visible.Env(env)
 }

@@ -139,9 +139,9 @@ func (q *Queue) list(which func(State) bool, most int) (list []Entry, more int, 
 	return list, more, nil
 }
 
-// JobOf is the number of the job of this user that a lease is of; 0 none. A job that is just being started has its lease in the
+// FindJob is the number of the job of this user that a lease is of; 0 none. A job that is just being started has its lease in the
 // journal a moment later than its command has it.
-func JobOf(host *machine.Host, l job.Lease) (number int, err error) {
+func FindJob(host *machine.Host, l job.Lease) (number int, err error) {
 	env, _ := host.Proc.Environ(l.PID) // of a process that is gone, or another user's, there is none
 	if _, marked := visible.Env(env).Lookup(mark); !marked {
 		return 0, nil

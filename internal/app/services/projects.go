@@ -36,7 +36,7 @@ func folderOfProjects(host *machine.Host, create bool) (path string, err error) 
 // Unhealthy returns, by lease, why the caller's services that are unhealthy are so. What cannot be read is left out.
 func Unhealthy(host *machine.Host) map[string]string {
 	why := map[string]string{}
-	eachRecord(host, func(_ service.Wanted, _ string, r service.Record) {
+	readRecords(host, func(_ service.Wanted, _ string, r service.Record) {
 		if r.Lease != "" && r.Healthy != nil && !*r.Healthy {
 			why[r.Lease] = r.Why
 		}
@@ -44,9 +44,9 @@ func Unhealthy(host *machine.Host) map[string]string {
 	return why
 }
 
-// OfLease finds the service of the caller that has a lease: the name of the instance, and the file of its project.
-func OfLease(host *machine.Host, lease string) (name, file string, found bool) {
-	eachRecord(host, func(wanted service.Wanted, instance string, r service.Record) {
+// FindInstance finds the service of the caller that has a lease: the name of the instance, and the file of its project.
+func FindInstance(host *machine.Host, lease string) (name, file string, found bool) {
+	readRecords(host, func(wanted service.Wanted, instance string, r service.Record) {
 		if r.Lease == lease {
 			name, file, found = instance, wanted.File, true
 		}
@@ -54,8 +54,8 @@ func OfLease(host *machine.Host, lease string) (name, file string, found bool) {
 	return name, file, found
 }
 
-// eachRecord reads the records of this boot of all services of the caller. What cannot be read is left out.
-func eachRecord(host *machine.Host, do func(wanted service.Wanted, instance string, r service.Record)) {
+// readRecords reads the records of this boot of all services of the caller. What cannot be read is left out.
+func readRecords(host *machine.Host, do func(wanted service.Wanted, instance string, r service.Record)) {
 	top, err := folderOfProjects(host, false)
 	if err != nil {
 		return

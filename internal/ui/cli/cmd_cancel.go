@@ -77,7 +77,7 @@ func (p *Program) cancelAll(ctx context.Context, args []string, now bool) error 
 			named = append(named, word)
 			continue
 		}
-		number, err := p.refuseKept(l)
+		number, err := p.jobOfLease(l)
 		switch {
 		case err != nil:
 			return err
@@ -110,12 +110,12 @@ func (p *Program) cancelAll(ctx context.Context, args []string, now bool) error 
 	return nil
 }
 
-// refuseKept is the number of the job that a lease is of, 0 for none. A lease of a service, which would be started again, is refused.
-func (p *Program) refuseKept(l job.Lease) (number int, err error) {
-	if name, file, found := services.OfLease(p.Host, l.ID); found {
+// jobOfLease is the number of the job that a lease is of, 0 for none. A lease of a service, which would be started again, is refused.
+func (p *Program) jobOfLease(l job.Lease) (number int, err error) {
+	if name, file, found := services.FindInstance(p.Host, l.ID); found {
 		return 0, usagef("cannot cancel %s: it is of service %s, which may be started again; end the service: %s", l.ID, name, shellWords("gpuard", "down", "--file", file, name))
 	}
-	return queue.JobOf(p.Host, l)
+	return queue.FindJob(p.Host, l)
 }
 
 // checkServices refuses names that are none of a service either, before anything is ended.

@@ -74,9 +74,9 @@ const valueName = "value"
 // addOption adds an option of a job as a flag. It is read into a *string, *bool, *int or *[]string, or by a pflag.Value.
 func addOption(cmd *cobra.Command, name string, value any) {
 	o, _ := option.Find(name)
-	f, usage := cmd.Flags(), inFlags(o.Text)
+	f, usage := cmd.Flags(), nameFlags(o.Text)
 	if slices.ContainsFunc(o.Words, func(word string) bool { return !strings.Contains(o.Text, word) }) {
-		usage += ": " + listed(o.Words)
+		usage += ": " + joinWithOr(o.Words)
 	}
 	switch v := value.(type) {
 	case *string:
@@ -106,8 +106,8 @@ func addOption(cmd *cobra.Command, name string, value any) {
 	}
 }
 
-// inFlags writes the options that a text names as flags.
-func inFlags(text string) string {
+// nameFlags writes the options that a text names as flags.
+func nameFlags(text string) string {
 	return option.Replace(text, func(name, value string) string {
 		if value != "" {
 			name += " " + value
@@ -116,8 +116,8 @@ func inFlags(text string) string {
 	})
 }
 
-// listed is "a, b or c".
-func listed(words []string) string {
+// joinWithOr is "a, b or c".
+func joinWithOr(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
 	}
@@ -155,5 +155,5 @@ func example(name string) string {
 	for i, word := range words {
 		typed[i] = fmt.Sprintf("--%s%s%s", name, glue, shellquote.Sh(word))
 	}
-	return listed(typed)
+	return joinWithOr(typed)
 }

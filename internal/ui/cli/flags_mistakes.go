@@ -236,7 +236,7 @@ func refuseTogether(cmd *cobra.Command, conflicts []conflict) error {
 		return nil
 	}
 	c := conflicts[i]
-	return fmt.Errorf("cannot use --%s with --%s: %s; leave one of them out", c.one, c.other, inFlags(c.why))
+	return fmt.Errorf("cannot use --%s with --%s: %s; leave one of them out", c.one, c.other, nameFlags(c.why))
 }
 
 // refuseEmpty returns an error if a flag was given an empty value: an empty shell variable must not silently ask for

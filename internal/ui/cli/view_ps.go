@@ -30,7 +30,7 @@ func Instances(w io.Writer, view *services.View, which func(*services.Row) bool,
 		_, _ = io.WriteString(w, v.out.String())
 		return
 	}
-	v.table(rowHeads{name: "INSTANCE", state: "STATE", pid: "PID", since: "SINCE"}, rows)
+	v.writeTable(rowHeads{name: "INSTANCE", state: "STATE", pid: "PID", since: "SINCE"}, rows)
 	if running && !view.Supervised {
 		v.line()
 		v.paragraph(span{yellow, "! "}, normal, "gpuard was killed: instances keep running, but nothing starts or ends them. To supervise them again: gpuard up -d")

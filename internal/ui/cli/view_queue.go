@@ -41,7 +41,7 @@ func queueView(w io.Writer, a *queueAnswer, more int, now time.Time, t Term) {
 	if len(a.Jobs) == 0 {
 		v.sentence("no job of yours runs or waits; hand one in: gpuard submit -- COMMAND")
 	} else {
-		v.table(rowHeads{name: "JOB", state: "STATE", pid: "PID", since: "SINCE", about: "COMMAND"}, waitingRows(a.Jobs, now))
+		v.writeTable(rowHeads{name: "JOB", state: "STATE", pid: "PID", since: "SINCE", about: "COMMAND"}, waitingRows(a.Jobs, now))
 	}
 	if more > 0 {
 		v.sentence(fmt.Sprintf("  and %d more; all: gpuard queue --json", more))
@@ -203,7 +203,7 @@ func historyView(w io.Writer, list []queue.Entry, t Term) {
 		}
 		rows = append(rows, r)
 	}
-	v.table(rowHeads{name: "JOB", state: "STATE", since: "RAN", about: "COMMAND"}, rows)
+	v.writeTable(rowHeads{name: "JOB", state: "STATE", since: "RAN", about: "COMMAND"}, rows)
 	_, _ = io.WriteString(w, v.out.String())
 }
 

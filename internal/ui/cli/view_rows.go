@@ -28,21 +28,22 @@ type rowsPage struct {
 	name, state, where, pid, since int  // widths
 }
 
-// table writes the rows. No line is wider than the terminal; below 60 columns a row takes two lines.
-func (v *rowsPage) table(heads rowHeads, rows []tableRow) {
+// writeTable writes the rows. No line is wider than the terminal; below 60 columns a row takes two lines.
+func (v *rowsPage) writeTable(heads rowHeads, rows []tableRow) {
 	if v.term.Width <= 0 {
 		v.term.Width = usualWidth
 	}
 	v.heads = heads
 	v.measure(rows)
 	if v.term.Width >= tableWidth {
-		v.columns(dim, tableRow{name: heads.name, state: span{dim, heads.state}, where: "ON", since: heads.since, about: heads.about}, heads.pid)
+		v.writeColumns(dim, tableRow{name: heads.name, state: span{dim, heads.state}, where: "ON", since: heads.since, about: heads.about}, heads.pid)
 	}
 	for i := range rows {
-		v.row(&rows[i])
+		v.writeRow(&rows[i])
 	}
 }
 
+// measure sets the widths of the columns.
 func (v *rowsPage) measure(rows []tableRow) {
 	v.name, v.state, v.where, v.pid, v.since = len(v.heads.name), len(v.heads.state), len("ON"), len(v.heads.pid), len(v.heads.since)
 	for i := range rows {
@@ -64,8 +65,8 @@ func (v *rowsPage) measure(rows []tableRow) {
 	v.name = min(v.name, max(most-v.where, 8))
 }
 
-// columns writes the columns of a row.
-func (v *rowsPage) columns(s style, r tableRow, pid string) {
+// writeColumns writes a row in its columns.
+func (v *rowsPage) writeColumns(s style, r tableRow, pid string) {
 	line := []span{{s, pad(v.text(r.name), v.name, v.number, v.dots()) + between}, {r.state.style, pad(r.state.text, v.state, false, "")}, {s, between + pad(v.text(r.where), v.where, false, v.dots()) + between}}
 	if v.heads.pid != "" {
 		line = append(line, span{s, pad(pid, v.pid, true, "") + between})
@@ -77,10 +78,11 @@ func (v *rowsPage) columns(s style, r tableRow, pid string) {
 	v.line(append(line, span{s, since}, span{s, v.text(r.about)}, span{dim, v.text(r.note)})...)
 }
 
-func (v *rowsPage) row(r *tableRow) {
+// writeRow writes a row, in two lines on a narrow terminal, and what there is to say of it.
+func (v *rowsPage) writeRow(r *tableRow) {
 	indent := "  "
 	if v.term.Width >= tableWidth {
-		v.columns(normal, *r, pidText(r.pid))
+		v.writeColumns(normal, *r, pidText(r.pid))
 	} else {
 		name := v.text(strings.TrimSpace(r.name + between + r.about))
 		v.line(span{bold, cut(name, max(v.term.Width-cells(r.state.text)-2, 4), v.dots())}, span{normal, between}, r.state)
@@ -101,6 +103,7 @@ func (v *rowsPage) row(r *tableRow) {
 	}
 }
 
+// pidText is a PID as a table has it.
 func pidText(pid int) string {
 	if pid == 0 {
 		return "-"
