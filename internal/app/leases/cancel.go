@@ -75,7 +75,7 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 	if err != nil || folder == nil { // it has ended
 		return err
 	}
-	defer folder.Close() //nolint:errcheck // only read
+	defer folder.Close()              //nolint:errcheck // only read
 	if now.SinceBoot != l.SinceBoot { // its name was given again
 		return nil
 	}
