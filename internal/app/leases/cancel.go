@@ -16,7 +16,6 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/leftover"
 	"gpuard/internal/core/prose"
-	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/store"
 	"gpuard/internal/host/sys"
@@ -25,16 +24,27 @@ import (
 // FindToCancel finds a lease of the caller whose command can be ended. It refuses a lease whose command is not the caller's, not
 // gpuard's to end, or not known.
 func FindToCancel(ctx context.Context, host *machine.Host, id string) (l job.Lease, found bool, err error) {
-	folder, l, err := openLease(ctx, host, id)
-	if folder == nil {
-		return l, false, err
+	for end := time.Now().Add(mostStart); ; time.Sleep(10 * time.Millisecond) {
+		folder, l, err := openLease(ctx, host, id)
+		if folder == nil {
+			return l, false, err
+		}
+		_ = folder.Close()
+		if isStarting(l) && time.Now().Before(end) {
+			continue
+		}
+		if err := checkCancel(host, l); err != nil {
+			return l, true, fmt.Errorf("cannot cancel %s: %w", l.ID, err)
+		}
+		return l, true, nil
 	}
-	_ = folder.Close()
-	if err := checkCancel(host, l); err != nil {
-		return l, true, fmt.Errorf("cannot cancel %s: %w", l.ID, err)
-	}
-	return l, true, nil
 }
+
+// mostStart is how long a runner of a queue or a sweep may take from the claim to the start of the command.
+const mostStart = 2 * time.Second
+
+// isStarting reports whether the runner of a queue or a sweep has a lease still, for a command that it is about to start.
+func isStarting(l job.Lease) bool { return !l.Apart && machine.OwnHelper(l.PID) }
 
 // checkCancel is an error for a lease whose command is not the caller's, not gpuard's to end, or not known.
 func checkCancel(host *machine.Host, l job.Lease) error {
@@ -51,10 +61,13 @@ func checkCancel(host *machine.Host, l job.Lease) error {
 		return fmt.Errorf("its command %s runs in another PID namespace; end it there", prose.Clean(l.Command))
 	case !registry.CommandAlive(host, l):
 		return fmt.Errorf("its command %s has ended; to give back what still holds it: gpuard release %s", prose.Clean(l.Command), l.ID)
+	case isStarting(l):
+		return errors.New("its command is just being started; try again")
 	case slices.Contains(host.Proc.Tree(l.PID), os.Getpid()):
 		return fmt.Errorf("its command %s (process %d) has started this; leave it, such as by exit", prose.Clean(l.Command), l.PID)
 	}
-	words, env := host.Proc.Arguments(l.PID), readEnv(host, l.PID)
+	env := host.AwaitEnviron(l.PID)
+	words := host.Proc.Arguments(l.PID)
 	if _, inSweep := env.Lookup("GPUARD_SWEEP_DIR"); inSweep {
 		return errors.New("it is of a run of a sweep, which would be started again; end the sweep: Ctrl-C where it was started")
 	}
@@ -85,6 +98,9 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 			t.close()
 		}
 	}()
+	if len(targets) == 0 && host.Proc.Alive(l.PID, l.Start) { // gpuard has it still, and is about to become or start the command
+		return fmt.Errorf("cannot cancel %s: its command is just being started; try again", l.ID)
+	}
 	supervisor := supervisorOf(host, l)
 	if supervisor != nil { // what is ended through it is not started again
 		defer supervisor.close()
@@ -180,10 +196,4 @@ func isSupervisor(host *machine.Host, pid int) bool {
 		words = words[:end]
 	}
 	return len(words) > 1 && slices.ContainsFunc(words[1:], func(word string) bool { return word == "run" || enginecli.Engine(word) != "" })
-}
-
-// readEnv is the environment that a process was started with.
-func readEnv(host *machine.Host, pid int) visible.Env {
-	env, _ := host.Proc.Environ(pid) // of one that is gone, there is none
-	return visible.Env(env)
 }

@@ -5,7 +5,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"gpuard/internal/core/visible"
 	"gpuard/internal/host/proc"
 )
 
@@ -31,4 +33,15 @@ func OwnHelper(pid int) bool {
 		return false
 	}
 	return strings.HasPrefix(words[1], "__") && !slices.Contains([]string{RanksFlag, RankFlag, KeeperFlag}, words[1])
+}
+
+// AwaitEnviron is the environment of a process of the caller. While the kernel executes its program it has none, and is asked again, for
+// a second at most; of one that is gone there is none.
+func (h *Host) AwaitEnviron(pid int) visible.Env {
+	for end := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
+		env, err := h.Proc.Environ(pid)
+		if err != nil || len(env) > 0 || time.Now().After(end) {
+			return env
+		}
+	}
 }

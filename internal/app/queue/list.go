@@ -11,7 +11,6 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
-	"gpuard/internal/core/visible"
 )
 
 // State is where a job is.
@@ -142,13 +141,15 @@ func (q *Queue) list(which func(State) bool, most int) (list []Entry, more int, 
 // FindJob is the number of the job of this user that a lease is of; 0 none. A job that is just being started has its lease in the
 // journal a moment later than its command has it.
 func FindJob(host *machine.Host, l job.Lease) (number int, err error) {
-	env, _ := host.Proc.Environ(l.PID) // of a process that is gone, or another user's, there is none
-	if _, marked := visible.Env(env).Lookup(mark); !marked {
-		return 0, nil
-	}
 	q, err := Open(host, false)
-	if err != nil || q == nil {
+	if err != nil {
+		if _, marked := host.AwaitEnviron(l.PID).Lookup(mark); !marked { // a queue that cannot be used keeps nobody from ending another run
+			err = nil
+		}
 		return 0, err
+	}
+	if q == nil {
+		return 0, nil
 	}
 	defer q.Close()
 	for end := time.Now().Add(mostStart); ; time.Sleep(10 * time.Millisecond) {
