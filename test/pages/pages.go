@@ -37,14 +37,14 @@ func (b Block) Lines() []string { return strings.Split(strings.TrimSuffix(b.Text
 
 // The patterns are made when a page is read: every program that a test starts would make them otherwise.
 var (
-	heading = pattern(`^(#{1,6}) +(.*?)(?: +#+)?$`)
-	item    = pattern(`^ *(?:[-*+]|\d+[.)]) +`)
-	code    = pattern("`+[^`]*`+")
-	link    = pattern(`(?m)\[[^\[\]]*\]\(([^()\s]+)\)|^\[[^\]]+\]: +(\S+)|<(?:a|img)[^>]* (?:href|src)="([^"]+)"`)
-	linked  = pattern(`!?\[([^\]]*)\]\([^)]*\)`)
+	heading = compileLater(`^(#{1,6}) +(.*?)(?: +#+)?$`)
+	item    = compileLater(`^ *(?:[-*+]|\d+[.)]) +`)
+	code    = compileLater("`+[^`]*`+")
+	link    = compileLater(`(?m)\[[^\[\]]*\]\(([^()\s]+)\)|^\[[^\]]+\]: +(\S+)|<(?:a|img)[^>]* (?:href|src)="([^"]+)"`)
+	linked  = compileLater(`!?\[([^\]]*)\]\([^)]*\)`)
 )
 
-func pattern(text string) func() *regexp.Regexp {
+func compileLater(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 

@@ -16,9 +16,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/leftover"
 	"gpuard/internal/core/prose"
-	"gpuard/internal/host/launch"
 	"gpuard/internal/host/store"
-	"gpuard/internal/host/sys"
 )
 
 // FindToCancel finds a lease of the caller whose command can be ended. It refuses a lease whose command is not the caller's, not
@@ -61,16 +59,18 @@ func checkCancel(host *machine.Host, l job.Lease) error {
 		return fmt.Errorf("its command %s runs in another PID namespace; end it there", prose.Clean(l.Command))
 	case !registry.CommandAlive(host, l):
 		return fmt.Errorf("its command %s has ended; to give back what still holds it: gpuard release %s", prose.Clean(l.Command), l.ID)
+	case host.Proc.Nested(l.PID):
+		return fmt.Errorf("its process %d runs in another PID namespace; end its container, such as by docker stop", l.PID)
 	case isStarting(l):
 		return errors.New("its command is just being started; try again")
 	case slices.Contains(host.Proc.Tree(l.PID), os.Getpid()):
 		return fmt.Errorf("its command %s (process %d) has started this; leave it, such as by exit", prose.Clean(l.Command), l.PID)
 	}
-	env := host.AwaitEnviron(l.PID)
-	words := host.Proc.Arguments(l.PID)
-	if _, inSweep := env.Lookup("GPUARD_SWEEP_DIR"); inSweep {
+	_, inSweep := host.AwaitEnviron(l.PID).Lookup(machine.SweepFolder)
+	if inSweep {
 		return errors.New("it is of a run of a sweep, which would be started again; end the sweep: Ctrl-C where it was started")
 	}
+	words := host.Proc.Arguments(l.PID)
 	if len(words) > 0 && enginecli.Engine(words[0]) != "" {
 		return fmt.Errorf("its command is %s, and its container may go on without that; end the container: %[1]s stop CONTAINER", enginecli.Engine(words[0]))
 	}
@@ -85,11 +85,13 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 		return err
 	}
 	folder, now, err := openLease(ctx, host, l.ID)
-	if err != nil || folder == nil { // it has ended
+	if err != nil || folder == nil {
 		return err
 	}
-	defer folder.Close()              //nolint:errcheck // only read
-	if now.SinceBoot != l.SinceBoot { // its name was given again
+	defer folder.Close() //nolint:errcheck // only read
+
+	// The lease may have ended, and its name been given again.
+	if now.SinceBoot != l.SinceBoot {
 		return nil
 	}
 	targets := openMembers(host, folder, l)
@@ -98,11 +100,15 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 			t.close()
 		}
 	}()
-	if len(targets) == 0 && host.Proc.Alive(l.PID, l.Start) { // gpuard has it still, and is about to become or start the command
+
+	// gpuard has the lease still, and is about to become the command, or to start it.
+	if len(targets) == 0 && host.Proc.Alive(l.PID, l.Start) {
 		return fmt.Errorf("cannot cancel %s: its command is just being started; try again", l.ID)
 	}
+
+	// What is ended through the gpuard beside it is not started again.
 	supervisor := supervisorOf(host, l)
-	if supervisor != nil { // what is ended through it is not started again
+	if supervisor != nil {
 		defer supervisor.close()
 		supervisor.signal(syscall.SIGTERM)
 		if kill {
@@ -116,7 +122,9 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 		case supervisor == nil || t.row.PID != l.PID:
 			t.signal(syscall.SIGTERM)
 		}
-		t.signal(syscall.SIGCONT) // one that is stopped would not hear of it
+
+		// One that is stopped would not hear of it.
+		t.signal(syscall.SIGCONT)
 	}
 	gone(ctx, host, targets, patience)
 	var left []string
@@ -158,14 +166,8 @@ func openMembers(host *machine.Host, folder *store.Folder, l job.Lease) (targets
 
 // openOwnProcess opens a process of the caller; nil where it is gone, another user's, or not the one that a signal would reach.
 func openOwnProcess(host *machine.Host, pid int, start uint64) *evictee {
-	pidfd, err := launch.Pidfd(pid)
+	pidfd, err := openProcess(host, pid, start, uint32(os.Geteuid())) //nolint:gosec // a uid
 	if err != nil {
-		return nil
-	}
-	uid, known := host.Proc.Owner(pid)
-	reaches := sys.Signal(pid, func() bool { return true }, 0) == nil
-	if !known || uid != uint32(os.Geteuid()) || !reaches || !host.Proc.Alive(pid, start) { //nolint:gosec // a uid
-		_ = pidfd.Close()
 		return nil
 	}
 	return &evictee{row: leftover.Row{PID: pid, Start: start}, pidfd: pidfd}

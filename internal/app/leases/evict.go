@@ -232,17 +232,9 @@ func evictable(host *machine.Host, m gpu.Machine, pid int, rows []leftover.Row) 
 	case slices.Contains(host.Proc.Tree(pid), os.Getpid()):
 		return nil, fmt.Errorf("cannot end process %d: it started this gpuard", pid)
 	}
-	pidfd, err := launch.Pidfd(pid)
+	pidfd, err := openProcess(host, pid, r.Start, owner)
 	if err != nil {
 		return nil, fmt.Errorf("cannot end process %d: %w", pid, err)
-	}
-	// The descriptor may be of a later process with the same number: only now it is known which one it means. Where procfs
-	// is that of another PID namespace, a signal would go to another process than the one that was read.
-	reaches := sys.Signal(pid, func() bool { return true }, 0) == nil
-	again, err := host.Proc.Stat(pid)
-	if now, ok := host.Proc.Owner(pid); err != nil || again.Start != r.Start || !ok || now != owner || !reaches {
-		_ = pidfd.Close()
-		return nil, fmt.Errorf("cannot end process %d: it has ended in the meantime", pid)
 	}
 	for _, other := range rows {
 		if other.PID != pid {
@@ -254,6 +246,25 @@ func evictable(host *machine.Host, m gpu.Machine, pid int, rows []leftover.Row) 
 		}
 	}
 	return &evictee{row: r, pidfd: pidfd}, nil
+}
+
+// openProcess opens the process of that number, start and owner, and no other that has its number by now.
+func openProcess(host *machine.Host, pid int, start uint64, owner uint32) (*os.File, error) {
+	pidfd, err := launch.Pidfd(pid)
+	if err != nil {
+		return nil, err
+	}
+
+	// The descriptor may be of a later process with the same number: only now it is known which one it means. Where procfs
+	// is that of another PID namespace, a signal would go to another process than the one that was read.
+	reaches := sys.Signal(pid, func() bool { return true }, 0) == nil
+	again, err := host.Proc.Stat(pid)
+	now, known := host.Proc.Owner(pid)
+	if err != nil || again.Start != start || !known || now != owner || !reaches {
+		_ = pidfd.Close()
+		return nil, errors.New("it has ended in the meantime")
+	}
+	return pidfd, nil
 }
 
 func (t *evictee) close() { _ = t.pidfd.Close() }

@@ -96,7 +96,7 @@ func (w *measuring) unreached(ctx context.Context, pid int, asked map[string]ans
 	return ""
 }
 
-// mostFailures is how often a daemon is asked to end that does not answer, as on a busy machine. Nobody else ends it.
+// mostFailures is how often gpuard asks a daemon to end that does not answer. It may only be slow, and nobody else would end it.
 const mostFailures = 3
 
 // departing is how long the clients of a lease that is over may still be on their daemon's list.

@@ -143,8 +143,10 @@ func (q *Queue) list(which func(State) bool, most int) (list []Entry, more int, 
 func FindJob(host *machine.Host, l job.Lease) (number int, err error) {
 	q, err := Open(host, false)
 	if err != nil {
-		if _, marked := host.AwaitEnviron(l.PID).Lookup(mark); !marked { // a queue that cannot be used keeps nobody from ending another run
-			err = nil
+		// Where the queue cannot be used, a run that is none of its jobs can be ended all the same.
+		_, marked := host.AwaitEnviron(l.PID).Lookup(mark)
+		if !marked {
+			return 0, nil
 		}
 		return 0, err
 	}

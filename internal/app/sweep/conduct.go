@@ -107,7 +107,7 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 	}
 	ofAll := func(context.Context) (*claim.Desk, error) { return desk, nil }
 	name, path := "", "" // of the last run
-	w.Mark = func(run int) string { return mark + "=" + filepath.Join(dir, w.State.Folder(run)) }
+	w.Mark = func(run int) string { return machine.SweepFolder + "=" + filepath.Join(dir, w.State.Folder(run)) }
 	w.Prepare = func(run int) (runs.Start, error) {
 		words, err := command.Words(run)
 		if err == nil && !q.Spec.StartsTorchrun() && (words[0] != name || !there(path)) {
@@ -116,7 +116,7 @@ func Work(ctx context.Context, host *machine.Host, dir string) (*runs.Work, erro
 		}
 		own := filepath.Join(dir, w.State.Folder(run))
 		log := filepath.Join(own, "log")
-		return runs.Start{Desk: ofAll, Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), mark + "=" + own},
+		return runs.Start{Desk: ofAll, Path: path, Argv: words, Folder: q.Folder, Env: []string{"GPUARD_SWEEP_RUN=" + fmt.Sprint(run), machine.SweepFolder + "=" + own},
 			Log: log, Timeout: q.Spec.Timeout, Task: apprun.TaskOf(desk.Spec(), q.Care, q.Oversight, log)}, err
 	}
 	return w, nil

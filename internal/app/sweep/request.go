@@ -72,9 +72,6 @@ type Sweep struct {
 // Flag is the first argument of a sweep's runner; the sweep's folder follows.
 const Flag = "__sweep"
 
-// mark is the variable in which a run has its folder.
-const mark = "GPUARD_SWEEP_DIR"
-
 // Files in the folder of a sweep.
 const (
 	requestFile = "sweep.json"
@@ -240,7 +237,7 @@ func readRequest(dir string) (*Request, error) {
 
 // open locks the folder and reads what was done.
 func open(host *machine.Host, q *Request, command *core.Command, dir string, fresh bool, busy func()) (*Sweep, error) {
-	s := &Sweep{Folder: &runs.Folder{Dir: dir, Host: host, Flag: Flag, Mark: mark, Work: q.Folder, Grace: q.Grace}, Request: q, fresh: fresh, command: command}
+	s := &Sweep{Folder: &runs.Folder{Dir: dir, Host: host, Flag: Flag, Mark: machine.SweepFolder, Work: q.Folder, Grace: q.Grace}, Request: q, fresh: fresh, command: command}
 	if err := s.write(busy); err != nil {
 		s.Close()
 		return nil, err

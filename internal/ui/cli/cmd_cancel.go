@@ -78,11 +78,13 @@ func (p *Program) cancelAll(ctx context.Context, args []string, now bool) error 
 			continue
 		}
 		number, err := p.jobOfLease(l)
+		text := fmt.Sprint(number)
 		switch {
 		case err != nil:
 			return err
+		case number > 0 && !slices.Contains(args, text):
+			jobs = append(jobs, text)
 		case number > 0:
-			jobs = append(jobs, fmt.Sprint(number))
 		default:
 			runs = append(runs, l)
 		}

@@ -86,7 +86,7 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 	if err != nil {
 		return err
 	}
-	keep, err := p.saving(cmd, o.save)
+	keep, err := p.saveVariables(cmd, o.save)
 	if err == nil {
 		spec, err = p.askDevice(cmd, o.ask, spec)
 	}
@@ -103,8 +103,8 @@ func (p *Program) printEnv(cmd *cobra.Command, o *envOptions) error {
 	return write(p.Out, vars, p.said)
 }
 
-// saving is what a shell has to change for the variables of a choice, and where --save is given to have those of before back.
-func (p *Program) saving(cmd *cobra.Command, id string) (func([]visible.Var, *leases.Holding) ([]visible.Var, error), error) {
+// saveVariables is what a shell has to change for the variables of a choice, and where --save is given to have those of before back.
+func (p *Program) saveVariables(cmd *cobra.Command, id string) (func([]visible.Var, *leases.Holding) ([]visible.Var, error), error) {
 	if !cmd.Flags().Changed("save") {
 		return func(vars []visible.Var, _ *leases.Holding) ([]visible.Var, error) { return vars, nil }, nil
 	}

@@ -180,7 +180,7 @@ func (p *Program) reserveShell(cmd *cobra.Command, o *reserveOptions, spec job.S
 	if err != nil {
 		return err
 	}
-	keep, err := p.saving(cmd, o.save)
+	keep, err := p.saveVariables(cmd, o.save)
 	if err != nil {
 		return err
 	}

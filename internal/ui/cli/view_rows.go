@@ -34,7 +34,7 @@ func (v *rowsPage) writeTable(heads rowHeads, rows []tableRow) {
 		v.term.Width = usualWidth
 	}
 	v.heads = heads
-	v.measure(rows)
+	v.measureColumns(rows)
 	if v.term.Width >= tableWidth {
 		v.writeColumns(dim, tableRow{name: heads.name, state: span{dim, heads.state}, where: "ON", since: heads.since, about: heads.about}, heads.pid)
 	}
@@ -43,8 +43,8 @@ func (v *rowsPage) writeTable(heads rowHeads, rows []tableRow) {
 	}
 }
 
-// measure sets the widths of the columns.
-func (v *rowsPage) measure(rows []tableRow) {
+// measureColumns sets the widths of the columns.
+func (v *rowsPage) measureColumns(rows []tableRow) {
 	v.name, v.state, v.where, v.pid, v.since = len(v.heads.name), len(v.heads.state), len("ON"), len(v.heads.pid), len(v.heads.since)
 	for i := range rows {
 		r := &rows[i]
