@@ -308,6 +308,9 @@ func (h *harbour) ends() {
 	if l := s.Devices[0].Leases; len(l) == 1 && (l[0].Command != "behind" || l[0].Ended) {
 		t.Errorf("status shows %+v", l)
 	}
+	refused := run(t, h.asOwner(h.cmd("cancel", lease)))
+	same(t, "cancel of a container's lease", refused.code, 1)
+	contains(t, refused.err, "runs in another PID namespace; end its container")
 	h.mustAsk("restart", "--time", "0", "behind")
 	h.kept("a restart", lease)
 	got := run(t, h.gpuard("--", "exec", "behind", "/opens", pattern, "0s"))
