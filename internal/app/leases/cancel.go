@@ -127,19 +127,25 @@ func Cancel(ctx context.Context, host *machine.Host, l job.Lease, kill bool, pat
 		t.signal(syscall.SIGCONT)
 	}
 	gone(ctx, host, targets, patience)
+	left := nameLeft(targets)
+	switch {
+	case left == "":
+		return nil
+	case kill:
+		return fmt.Errorf("cannot cancel %s: %s was killed and is still there: it waits in the kernel, probably for the driver", l.ID, left)
+	}
+	return fmt.Errorf("cannot cancel %s: %s was asked to end and still runs after %s; to kill it: gpuard cancel --now %[1]s", l.ID, left, patience)
+}
+
+// nameLeft names the processes that are still there; "" for none.
+func nameLeft(targets []*evictee) string {
 	var left []string
 	for _, t := range targets {
 		if !t.gone {
 			left = append(left, fmt.Sprintf("PID %d (%s)", t.row.PID, prose.Brief(t.row.Command)))
 		}
 	}
-	switch {
-	case len(left) == 0:
-		return nil
-	case kill:
-		return fmt.Errorf("cannot cancel %s: %s was killed and is still there: it waits in the kernel, probably for the driver", l.ID, strings.Join(left, ", "))
-	}
-	return fmt.Errorf("cannot cancel %s: %s was asked to end and still runs after %s; to kill it: gpuard cancel --now %[1]s", l.ID, strings.Join(left, ", "), patience)
+	return strings.Join(left, ", ")
 }
 
 // passedOn is how long a gpuard that stays beside a command may take to hear a signal and pass it on.

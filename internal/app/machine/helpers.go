@@ -18,11 +18,12 @@ const (
 	RankFlag  = "__rank"
 )
 
-// KeeperFlag is the first argument of a process that looks after a job of a queue or a sweep.
-const KeeperFlag = "__keep"
-
-// SweepFolder is the variable in which a run of a sweep has its folder.
-const SweepFolder = "GPUARD_SWEEP_DIR"
+// What jobs of a queue and of a sweep are known by: the first argument of a process that looks after one, and the variable in which a
+// run of a sweep has its folder.
+const (
+	KeeperFlag  = "__keep"
+	SweepFolder = "GPUARD_SWEEP_DIR"
+)
 
 // OwnHelper reports whether gpuard started the process for a command (a holder, for example), or whether it is a daemon
 // of NVIDIA's Multi-Process Service. Ranks and keepers are parts of a job, not helpers. A helper has the name of the program that
