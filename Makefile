@@ -68,7 +68,7 @@ shape: ## sizes, uses between files, shared structs, names and words
 	@$(GO) run ./test/shape $(BEFORE)
 
 docs: ## reference pages made from the code
-	$(GO) test ./internal/ui/cli ./internal/entry -run TestDocs -update
+	$(GO) test ./internal/ui/commands ./internal/entry -run TestDocs -update
 	$(GO) test ./cmd/gpuard -run TestPromisesPage -update
 
 check: vet lint test race ## before a change is proposed

@@ -100,6 +100,9 @@ func brokenCases() []broken {
 		{"few exported names", one("internal/core/pick/a.go", "package pick\nconst (\n"+strings.Repeat("A = 1\n", 40)+")\n"), ""},
 		{"few exported names", one("internal/core/pick/a.go", "package pick\n"+strings.Repeat("const (\nA = 1\n)\n", maxExported+1)), "26 exported names"},
 		{"few exported names", one("internal/core/pick/a.go", "package pick\n"+strings.Repeat("const (\nA T = 1\n)\n", maxExported+1)), ""},
+		{"small rooms", one("internal/ui/cli/a.go", "package cli\ntype A int\n"+strings.Repeat("func (a *A) b() {}\n", maxMethods+1)), "26 methods of A"},
+		{"small rooms", one("internal/app/run/a.go", "package run\ntype A int\n"+strings.Repeat("func (a *A) b() {}\n", maxMethods+1)), ""},
+		{"small rooms", map[string]string{"internal/ui/cli/a.go": "package cli\n" + strings.Repeat("\n", maxPackage/2), "internal/ui/cli/b.go": "package cli\n" + strings.Repeat("\n", maxPackage/2)}, "3002 lines"},
 		{"no init", one("internal/core/pick/a.go", "package pick\nfunc init() {}\n"), "no init()"},
 		{"no mutable package variables", one("internal/core/pick/a.go", "package pick\nvar x int\nfunc f() { x++ }\n"), "package variable x is changed"},
 		{"no mutable package variables", map[string]string{

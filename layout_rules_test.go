@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/token"
@@ -20,9 +21,10 @@ type layer struct {
 // layerTable is read from the top: the first folder that matches counts. A folder that matches
 // nothing is a violation, so that a new one gets its line here on purpose.
 func layerTable() []layer {
-	const core, app = "internal/core/", "internal/app/"
+	const core, app, ui = "internal/core/", "internal/app/", "internal/ui/"
 	below := []string{core + "*", "internal/text/*", "internal/host/*"}
 	shared := slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry", app + "claim", app + "engine"})
+	commandLine := []string{core + "*", app + "*", ui + "console", ui + "failure", ui + "cmdtable", ui + "flagset", ui + "planview"}
 	return []layer{
 		{core + "prose", nil},
 		{core + "suggest", nil},
@@ -92,10 +94,23 @@ func layerTable() []layer {
 		{app + "tell", slices.Concat(shared, []string{app + "leases"})},
 		{app + "services", slices.Concat(shared, []string{app + "run"})},
 		{app + "*", shared},
-		{"internal/entry", []string{"internal/ui/cli", core + "*", app + "*", "internal/text/*", "internal/host/*"}},
+		{"internal/entry", []string{"internal/ui/cli", "internal/ui/commands", core + "*", app + "*", "internal/text/*", "internal/host/*"}},
+		// the command line, from the lowest; its groups of commands do not know each other
+		{ui + "console", []string{core + "*"}},
+		{ui + "failure", []string{app + "exit"}},
+		{ui + "cmdtable", nil},
+		{ui + "flagset", []string{core + "*", ui + "cmdtable"}},
+		{ui + "planview", []string{core + "*", ui + "console"}},
+		{ui + "manual", []string{app + "exit", app + "setup", ui + "cmdtable", ui + "flagset", ui + "console"}},
+		{ui + "cli", slices.Concat(commandLine, []string{ui + "manual"})},
+		{ui + "jobflags", slices.Concat(commandLine, []string{ui + "cli"})},
+		{ui + "projectfile", slices.Concat(commandLine, []string{ui + "cli", ui + "jobflags"})},
+		{ui + "cli/setupcmd", slices.Concat(commandLine, []string{ui + "cli", ui + "jobflags", ui + "projectfile", ui + "manual"})},
+		{ui + "cli/*", slices.Concat(commandLine, []string{ui + "cli", ui + "jobflags", ui + "projectfile"})},
+		{ui + "commands", slices.Concat(commandLine, []string{ui + "cli*", ui + "jobflags", ui + "projectfile", ui + "manual"})},
 		{"internal/ui/web", []string{core + "*", app + "*", "internal/ui/chart"}},
 		{"internal/ui/*", []string{core + "*", app + "*"}},
-		{"cmd/gpuard", []string{"internal/entry", "internal/ui/cli", core + "*", app + "*", "internal/text/*", "internal/host/*", "internal/gate"}}, // not what would slow each start: decision 0030
+		{"cmd/gpuard", []string{"internal/entry", "internal/ui/cli", "internal/ui/commands", core + "*", app + "*", "internal/text/*", "internal/host/*", "internal/gate"}}, // not what would slow each start: decision 0030
 		{"cmd/*", []string{"internal/*"}},
 		{"internal/gate", []string{"internal/*"}},
 		{"test/*", []string{"internal/*", "test/*"}},
@@ -172,9 +187,9 @@ type home struct {
 func homes() []home {
 	return []home{
 		{"github.com/ebitengine/purego", []string{"internal/host/nvml", "internal/host/libcuda"}},
-		{"github.com/spf13/cobra", []string{"internal/ui/cli"}},
-		{"github.com/spf13/pflag", []string{"internal/ui/cli"}},
-		{"golang.org/x/sys", []string{"internal/host/*", "internal/ui/cli", "internal/gate", "test/*", "bench"}},
+		{"github.com/spf13/cobra", []string{"internal/ui/*"}},
+		{"github.com/spf13/pflag", []string{"internal/ui/*"}},
+		{"golang.org/x/sys", []string{"internal/host/*", "internal/ui/console", "internal/ui/cli*", "internal/gate", "test/*", "bench"}},
 		{"mvdan.cc/sh/v3", []string{"internal/text/shell"}},
 		{"github.com/goccy/go-yaml", []string{"internal/text/*"}},
 		{"github.com/pelletier/go-toml/v2", []string{"internal/text/*"}},
@@ -294,7 +309,7 @@ func pureCore(repo tree) (bad []string) {
 // views get a value and write it: they do not know the program, and read no file, clock or process.
 func views(repo tree) (bad []string) {
 	for _, s := range repo.code(false) {
-		if s.dir() != "internal/ui/cli" || !strings.HasPrefix(path.Base(s.path), "view_") {
+		if !strings.HasPrefix(s.dir(), "internal/ui/") || !strings.HasPrefix(path.Base(s.path), "view_") {
 			continue
 		}
 		ast.Inspect(s.file, func(n ast.Node) bool {
@@ -392,6 +407,46 @@ func exportedNames(repo tree) (bad []string) {
 	}
 	slices.Sort(bad)
 	return bad
+}
+
+// smallRooms keeps the packages of the command line small, of which there was once one: decision 0058.
+func smallRooms(repo tree) (bad []string) {
+	for dir, files := range repo.packages() {
+		if !strings.HasPrefix(dir, "internal/ui/") {
+			continue
+		}
+		count, lines, methods := 0, 0, map[string]int{}
+		for _, s := range files {
+			if strings.HasSuffix(s.path, "_test.go") {
+				continue
+			}
+			count, lines = count+1, lines+bytes.Count(s.text, []byte("\n"))
+			for _, d := range s.file.Decls {
+				if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
+					methods[receiver(f)]++
+				}
+			}
+		}
+		if count > maxFiles || lines > maxPackage {
+			bad = append(bad, fmt.Sprintf("%s: %d files and %d lines, at most %d and %d", dir, count, lines, maxFiles, maxPackage))
+		}
+		for name, n := range methods {
+			if n > maxMethods {
+				bad = append(bad, fmt.Sprintf("%s: %d methods of %s, at most %d", dir, n, name, maxMethods))
+			}
+		}
+	}
+	slices.Sort(bad)
+	return bad
+}
+
+// receiver is the type of a method.
+func receiver(f *ast.FuncDecl) string {
+	of := f.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	return fmt.Sprint(of)
 }
 
 func exportedIn(d ast.Decl) (count int) {

@@ -30,6 +30,9 @@ const (
 	maxTestFile = 800
 	maxFunction = 60
 	maxExported = 25
+	maxMethods  = 25   // of a type of the command line
+	maxFiles    = 25   // of a package of the command line
+	maxPackage  = 3000 // lines of such a package
 )
 
 // source is one file of the repository; file is nil for everything that is not Go.
@@ -84,6 +87,7 @@ func rules() []rule {
 		{"function sizes", functionSizes},
 		{"views only show", views},
 		{"few exported names", exportedNames},
+		{"small rooms", smallRooms},
 		{"no init", noInit},
 		{"no mutable package variables", noMutableVariables},
 		{"names that say something", names},

@@ -51,8 +51,8 @@ func allowedByPath() map[string]string {
 		"internal/host/pyenv resolve filepath.EvalSymlinks":         "only looks where it leads",
 		"internal/host/quotawatch standardError unix.Open":          "what a process has open already, by /proc",
 		"internal/host/tty written unix.Open":                       "a terminal, which is checked",
-		"internal/ui/cli judged os.CreateTemp":                      "a file of $TMPDIR, made with a name that nobody can guess",
-		"internal/ui/cli judged os.Remove":                          "likewise",
+		"internal/ui/cli/batchcmd judged os.CreateTemp":             "a file of $TMPDIR, made with a name that nobody can guess",
+		"internal/ui/cli/batchcmd judged os.Remove":                 "likewise",
 	}
 }
 

@@ -21,6 +21,8 @@ import (
 	"gpuard/internal/app/setup"
 	"gpuard/internal/text/config"
 	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/commands"
+	"gpuard/internal/ui/manual"
 )
 
 // content is a file of the release, by where it lies in the archive and on a machine with the package.
@@ -103,7 +105,7 @@ func (r *release) common(ctx context.Context) ([]content, error) {
 		}
 		list = append(list, one)
 	}
-	for _, page := range cli.Manual(r.version) {
+	for _, page := range manual.Pages(cli.CommandTree(commands.Table()), r.version) {
 		packed, err := squeezed(page.Text)
 		if err != nil {
 			return nil, err
@@ -111,7 +113,7 @@ func (r *release) common(ctx context.Context) ([]content, error) {
 		at := path.Join("/usr/share/man", "man"+strings.TrimPrefix(path.Ext(page.Name), "."), page.Name+".gz")
 		list = append(list, content{archive: "man/" + page.Name, text: []byte(page.Text)}, content{deb: at, rpm: at, text: packed})
 	}
-	scripts, err := cli.Completions()
+	scripts, err := cli.Completions(cli.CommandTree(commands.Table()))
 	if err != nil {
 		return nil, err
 	}

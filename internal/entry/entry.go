@@ -17,6 +17,7 @@ import (
 	"gpuard/internal/host/limits"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/commands"
 )
 
 // Start is the program; below root lie sys, dev, proc and usr as the readers of AMD and of PCI devices want them. views
@@ -45,7 +46,7 @@ func Start(root string, times machine.Times, views cli.Views) int {
 		fmt.Fprintln(os.Stderr, "gpuard: "+why)
 		return 125
 	}
-	return cli.Main(ctx, &cli.Program{Host: host, Views: views, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
+	return cli.Main(ctx, &cli.Program{Host: host, Commands: commands.Table(), Views: views, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]})
 }
 
 // exitCode is the exit code of a process that is not for people.

@@ -1,7 +1,7 @@
-// Package cli is the command line. It reads the flags, calls package app, and writes the result as text or JSON. It
-// makes no decisions and does not touch the machine.
+// Package cli is the command line without its commands: it makes them, runs one, and writes its error or its answer as text or JSON. It
+// makes no decisions and does not touch the machine. The commands are in the packages below it, and in package commands.
 //
-//	p := &cli.Program{App: a, Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]}
+//	p := &cli.Program{Host: host, Commands: commands.Table(), Out: os.Stdout, Err: os.Stderr, Args: os.Args[1:]}
 //	os.Exit(cli.Main(ctx, p))
 package cli
 
@@ -16,54 +16,59 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
+	"gpuard/internal/ui/cmdtable"
+	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+	"gpuard/internal/ui/manual"
 )
 
 // Program is one call of gpuard: the app, the outputs and the arguments.
 type Program struct {
 	Host     *machine.Host
 	Out, Err io.Writer
-	Args     []string // without the program's name
-	Views    Views    // what only gpuard-view has
+	Args     []string  // without the program's name
+	Commands []Command // in the order of the help
+	Views    Views     // what only gpuard-view has
 
-	filling filling  // flags that configuration files set
-	said    []string // remarks for the JSON answer
+	Filling filling  // flags that configuration files set
+	Said    []string // remarks for the JSON answer
 }
 
-// tell writes a message to standard error, on a terminal broken between words. Errors, whose commands are copied, are
+// Tell writes a message to standard error, on a terminal broken between words. Errors, whose commands are copied, are
 // left to the terminal.
-func (p *Program) tell(text string) error {
+func (p *Program) Tell(text string) error {
 	const lead = "gpuard: "
-	t := p.term(p.Err)
+	t := p.Term(p.Err)
 	if !t.TTY {
 		_, err := fmt.Fprintln(p.Err, lead+text)
 		return err
 	}
-	lines := page{term: t}
-	lines.paragraph(span{normal, lead}, normal, text)
-	_, err := io.WriteString(p.Err, lines.out.String())
+	lines := console.Page{Term: t}
+	lines.Paragraph(console.Normal.Of(lead), console.Normal, text)
+	_, err := io.WriteString(p.Err, lines.Out.String())
 	return err
 }
 
 // Main runs one command and returns the exit code. A successful gpuard run does not return: the process becomes the
 // command.
 func Main(ctx context.Context, p *Program) int {
-	p.Host.Say = func(line string) { _ = p.tell(line) }
+	p.Host.Say = func(line string) { _ = p.Tell(line) }
 	p.Host.Loud = p.Host.Say
 	out := &checkedWriter{Writer: p.Out}
 	p.Out = out
-	root := p.root()
-	p.Args = joinWait(root, p.Args)
+	root := p.Root()
+	p.Args = JoinWait(root, p.Args)
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)
 	if len(p.Args) > 0 && p.Args[0] == cobra.ShellCompRequestCmd {
-		unquoteUsages(root)
+		manual.UnquoteUsages(root)
 	}
 	cmd, err := root.ExecuteContextC(ctx)
 	broken, misused := 1, 2
-	if kindOf(cmd) > kindAnswer {
+	if cmdtable.KindOf(cmd) != cmdtable.KindAnswer {
 		broken, misused = 125, 125
 	}
 	if out.err != nil {
@@ -73,40 +78,39 @@ func Main(ctx context.Context, p *Program) int {
 	if err == nil {
 		return 0
 	}
-	var f *failure
+	var f *failure.Coded
 	if !errors.As(err, &f) {
-		f = &failure{err, misused}
+		f = &failure.Coded{Err: err, Code: misused}
 	}
 	p.showError(cmd, f)
 	p.failEval(cmd)
-	return f.code
+	return f.Code
 }
 
-// report runs f and gives its error the exit code of commands that do not start a program.
-func report(f func() error) error {
-	if err := f(); err != nil {
-		return &failure{err, exit.Plain(err)}
-	}
-	return nil
+// makeCommand makes the command of this name.
+func (p *Program) makeCommand(name string) *cobra.Command {
+	i := slices.IndexFunc(p.Commands, func(c Command) bool { return c.Name == name })
+	return p.Commands[i].Make(p)
 }
 
-func (p *Program) root() *cobra.Command {
+// Root makes gpuard with the command that the arguments name, or with all.
+func (p *Program) Root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gpuard",
 		Short: "Choose, lease and prove GPUs on a shared machine",
 		Long: `gpuard finds the GPUs of this machine, picks one that really is free, leases it
 so that no other job gets it, sets the right variables and starts your command.`,
 		Example:       `  gpuard run -- python train.py`,
-		Version:       version(),
+		Version:       Version(),
 		SilenceErrors: true, SilenceUsage: true,
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if p.wantsJSON(cmd) { // text next to the object would not be JSON
-			p.Host.Say = func(line string) { p.said = append(p.said, line) }
+			p.Host.Say = func(line string) { p.Said = append(p.Said, line) }
 			p.Host.Loud = p.Host.Say
 		}
-		if err := refuseEmpty(cmd); err != nil {
-			return asUsage(err)
+		if err := flagset.RefuseEmpty(cmd); err != nil {
+			return failure.AsUsage(err)
 		}
 		return nil
 	}
@@ -115,31 +119,32 @@ so that no other job gets it, sets the right variables and starts your command.`
 	_ = root.RegisterFlagCompletionFunc("machine", machines)
 	root.PersistentFlags().BoolP("help", "h", false, "show this text")
 	root.Flags().BoolP("version", "v", false, "print the version")
-	root.SetFlagErrorFunc(flagError)
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), shortHelp(cmd, p.helpWidth())) })
+	root.SetFlagErrorFunc(flagset.FlagError)
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprint(cmd.OutOrStdout(), manual.ShortHelp(cmd, p.helpWidth()))
+	})
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetHelpCommand(p.helpCommand())
-	commands := commandTable()
-	switch i := slices.IndexFunc(commands, func(c command) bool { return len(p.Args) > 0 && c.name == p.Args[0] }); {
+	root.SetHelpCommand(manual.HelpCommand(p.helpWidth))
+	switch i := slices.IndexFunc(p.Commands, func(c Command) bool { return len(p.Args) > 0 && c.Name == p.Args[0] }); {
 	case len(p.Args) == 1 && p.Args[0] == "--version":
 		return root
 	case i >= 0: // making all the others with their flags takes a twentieth of the time of a run
-		if alone := commands[i].make(p); !alone.HasSubCommands() { // the help of a group lists commands in columns as wide as for the whole tree
-			root.AddCommand(alone)
+		if !p.addCommand(root, i).HasSubCommands() {
 			return root
 		}
+		root.ResetCommands() // the help of a group lists commands in columns as wide as for the whole tree
 	}
-	status := p.status()
+	status := p.makeCommand("status")
 	root.RunE = status.RunE
 	root.Args = func(cmd *cobra.Command, args []string) error {
-		if isSet(cmd, "watch") { // gpuard --watch 1s
+		if flagset.IsSet(cmd, "watch") { // gpuard --watch 1s
 			return status.Args(cmd, args)
 		}
-		return unknownCommand(cmd, args)
+		return flagset.UnknownCommand(cmd, args)
 	}
 	root.Flags().AddFlagSet(status.Flags())
-	for _, c := range commands {
-		root.AddCommand(c.make(p))
+	for i := range p.Commands {
+		p.addCommand(root, i)
 	}
 	root.InitDefaultHelpCmd()
 	return root
@@ -153,9 +158,9 @@ func (p *Program) machineVariable() string {
 // released is the version of a release build; the linker sets it (cmd/release).
 var released string
 
-// version is the version of a release, else that of the module for an installed program, else the commit of a local
+// Version is the version of a release, else that of the module for an installed program, else the commit of a local
 // build.
-func version() string {
+func Version() string {
 	if released != "" {
 		return released
 	}
@@ -172,14 +177,17 @@ func version() string {
 	return v
 }
 
-// term describes the terminal of w. What is not a file has the width of COLUMNS, else 80.
-func (p *Program) term(w io.Writer) Term {
+// Term describes the terminal of w. What is not a file has the width of COLUMNS, else 80.
+func (p *Program) Term(w io.Writer) console.Term {
 	if out, ok := w.(*checkedWriter); ok {
 		w = out.Writer
 	}
 	file, ok := w.(*os.File)
 	if !ok {
-		return Term{Width: number(p.Host.Env, "COLUMNS", usualWidth)}
+		return console.Term{Width: console.NumberIn(p.Host.Env, "COLUMNS", console.UsualWidth)}
 	}
-	return Terminal(file, p.Host.Env)
+	return console.Terminal(file, p.Host.Env)
 }
+
+// helpWidth is the width of the help on this output: at most 80 columns, fewer on a narrow terminal.
+func (p *Program) helpWidth() int { return min(manual.HelpWidth, p.Term(p.Out).Width) }

@@ -12,21 +12,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"gpuard/internal/app/leases"
-	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/visible"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+	"gpuard/internal/ui/manual"
 )
 
-const (
-	noFiles = cobra.ShellCompDirectiveNoFileComp
-	files   = cobra.ShellCompDirectiveDefault
-)
+// CompleteWithin limits completion by the Tab key: a driver that hangs must not hang the shell.
+const CompleteWithin = 2 * time.Second
 
-// completeWithin limits completion by the Tab key: a driver that hangs must not hang the shell.
-const completeWithin = 2 * time.Second
-
-func (p *Program) completion() *cobra.Command {
+// Completion makes gpuard completion.
+func (p *Program) Completion() *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{
 		Use:   "completion SHELL",
@@ -44,7 +42,7 @@ key, for bash, zsh, fish or powershell.`,
 			if len(args) > 1 || !slices.Contains(shells, args[0]) {
 				return fmt.Errorf("cannot write a completion script for %q: name one shell: bash, zsh, fish or powershell", strings.Join(args, " "))
 			}
-			return report(func() error { return completionScript(cmd.Root(), args[0], p.Out) })
+			return failure.Report(func() error { return completionScript(cmd.Root(), args[0], p.Out) })
 		},
 	}
 }
@@ -52,7 +50,7 @@ key, for bash, zsh, fish or powershell.`,
 func completionScript(root *cobra.Command, shell string, w io.Writer) error {
 	switch shell {
 	case "bash":
-		return bashScript(root, w)
+		return manual.BashScript(root, w)
 	case "zsh":
 		return root.GenZshCompletion(w)
 	case "fish":
@@ -61,12 +59,12 @@ func completionScript(root *cobra.Command, shell string, w io.Writer) error {
 	return root.GenPowerShellCompletionWithDesc(w)
 }
 
-// Completions returns the completion scripts that gpuard can install, by the name of the shell.
-func Completions() (map[string]string, error) {
+// Completions returns the completion scripts that gpuard can install, by the name of the shell. root has all commands.
+func Completions(root *cobra.Command) (map[string]string, error) {
 	scripts := map[string]string{}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		var b strings.Builder
-		if err := completionScript((&Program{Host: &machine.Host{}}).root(), shell, &b); err != nil {
+		if err := completionScript(root, shell, &b); err != nil {
 			return nil, err
 		}
 		scripts[shell] = b.String()
@@ -83,10 +81,10 @@ func (p *Program) shell(known []string) string {
 	return known[0]
 }
 
-// completeDevices registers the completions of flags whose values are read from the machine.
-func (p *Program) completeDevices(cmd *cobra.Command, flags ...string) {
+// CompleteDevices registers the completions of flags whose values are read from the machine.
+func (p *Program) CompleteDevices(cmd *cobra.Command, flags ...string) {
 	for _, name := range flags {
-		of := deviceNames
+		of := DeviceNames
 		switch name {
 		case "model":
 			of = modelNames
@@ -94,19 +92,19 @@ func (p *Program) completeDevices(cmd *cobra.Command, flags ...string) {
 			of = profileNames
 		}
 		_ = cmd.RegisterFlagCompletionFunc(name, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+			ctx, cancel := context.WithTimeout(cmd.Context(), CompleteWithin)
 			defer cancel()
 			m, err := leases.Look(ctx, p.Host)
 			if err != nil {
-				return nil, noFiles
+				return nil, flagset.NoFiles
 			}
-			return of(m, typed), noFiles
+			return of(m, typed), flagset.NoFiles
 		})
 	}
 }
 
-// deviceNames completes the last name of a list: with an index, or with a UUID if the word begins with a letter.
-func deviceNames(m gpu.Machine, typed string) (names []string) {
+// DeviceNames completes the last name of a list: with an index, or with a UUID if the word begins with a letter.
+func DeviceNames(m gpu.Machine, typed string) (names []string) {
 	before := typed[:strings.LastIndex(typed, ",")+1]
 	last := strings.ToLower(typed[len(before):])
 	offer := func(name, about string) {
@@ -156,7 +154,7 @@ func machines(_ *cobra.Command, _ []string, typed string) ([]string, cobra.Shell
 		}
 	}
 	if len(names) == 0 {
-		return nil, files
+		return nil, flagset.Files
 	}
 	entries, _ := os.ReadDir(".") // an unreadable folder offers nothing
 	for _, e := range entries {
@@ -168,7 +166,7 @@ func machines(_ *cobra.Command, _ []string, typed string) ([]string, cobra.Shell
 			names = append(names, e.Name()+"\tfile")
 		}
 	}
-	return names, noFiles
+	return names, flagset.NoFiles
 }
 
 // variables completes the arguments of explain; a value follows without a space.
@@ -178,51 +176,51 @@ func variables(_ *cobra.Command, _ []string, typed string) (names []string, _ co
 			names = append(names, name+"=")
 		}
 	}
-	return names, noFiles | cobra.ShellCompDirectiveNoSpace
+	return names, flagset.NoFiles | cobra.ShellCompDirectiveNoSpace
 }
 
-// explainable completes variables, and the caller's leases and processes.
-func (p *Program) explainable(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+// Explainable completes variables, and the caller's leases and processes.
+func (p *Program) Explainable(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	names, how := variables(cmd, args, typed)
 	if len(args) > 0 || len(names) > 0 && typed != "" {
 		return names, how
 	}
-	jobs, _ := p.jobs(cmd, args, typed)
+	jobs, _ := p.Jobs(cmd, args, typed)
 	if typed == "" { // one directive is for all: without it a space would follow the variables
 		return append(names, jobs...), how
 	}
-	return jobs, noFiles
+	return jobs, flagset.NoFiles
 }
 
-// jobs completes one of the caller's leases or processes.
-func (p *Program) jobs(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+// Jobs completes one of the caller's leases or processes.
+func (p *Program) Jobs(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
-		return nil, noFiles
+		return nil, flagset.NoFiles
 	}
 	if typed != "" && typed[0] >= '0' && typed[0] <= '9' {
-		return leases.OwnProcesses(p.Host, typed), noFiles
+		return leases.OwnProcesses(p.Host, typed), flagset.NoFiles
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completeWithin)
+	ctx, cancel := context.WithTimeout(cmd.Context(), CompleteWithin)
 	defer cancel()
-	return append(leases.OwnLeases(ctx, p.Host), leases.OwnProcesses(p.Host, typed)...), noFiles
+	return append(leases.OwnLeases(ctx, p.Host), leases.OwnProcesses(p.Host, typed)...), flagset.NoFiles
 }
 
-// ownProcesses completes one of the caller's processes.
-func (p *Program) ownProcesses(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+// OwnProcesses completes one of the caller's processes.
+func (p *Program) OwnProcesses(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
-		return nil, noFiles
+		return nil, flagset.NoFiles
 	}
-	return leases.OwnProcesses(p.Host, typed), noFiles
+	return leases.OwnProcesses(p.Host, typed), flagset.NoFiles
 }
 
-// programs completes the command of run: the first word as a program in PATH, the others as files.
-func (p *Program) programs(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+// Programs completes the command of run: the first word as a program in PATH, the others as files.
+func (p *Program) Programs(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 || typed == "" || strings.Contains(typed, "/") {
-		return nil, files
+		return nil, flagset.Files
 	}
 	found := leases.Programs(p.Host, typed)
 	if len(found) == 0 {
-		return nil, files
+		return nil, flagset.Files
 	}
-	return found, noFiles
+	return found, flagset.NoFiles
 }

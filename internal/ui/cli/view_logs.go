@@ -10,59 +10,67 @@ import (
 
 	"gpuard/internal/app/services"
 	"gpuard/internal/core/prose"
+	"gpuard/internal/ui/console"
 )
 
-// printer writes lines of instances, each after the name of its instance.
-type printer struct {
-	out   io.Writer
-	term  Term
-	names []string // in the order of their colours
-	width int      // of the longest name
-	alone bool     // one instance: no names
-	drawn map[string]time.Time
-	raw   bool // lines are written unchanged
-	json  bool
-	brief bool // leaves out gpuard's lines about starts and ends
+// loggedLine is the JSON answer of logs, for each line.
+type loggedLine struct {
+	Schema   string `json:"schema"`   // "gpuard.logs/1"
+	Instance string `json:"instance"` // that wrote it
+	Text     string `json:"text"`     // the line; bytes that are not UTF-8 are replaced
 }
 
-// name adds an instance, and widens the column of names if needed.
-func (o *printer) name(instance string) {
-	o.names = append(o.names, instance)
-	o.width = max(o.width, cells(instance))
+// Printer writes lines of instances, each after the name of its instance.
+type Printer struct {
+	Out   io.Writer
+	term  console.Term
+	Names []string // in the order of their colours
+	width int      // of the longest name
+	Alone bool     // one instance: no names
+	drawn map[string]time.Time
+	raw   bool // lines are written unchanged
+	JSON  bool
+	Brief bool // leaves out gpuard's lines about starts and ends
+}
+
+// Name adds an instance, and widens the column of names if needed.
+func (o *Printer) Name(instance string) {
+	o.Names = append(o.Names, instance)
+	o.width = max(o.width, console.Cells(instance))
 }
 
 // overEvery is the interval at which lines that replace each other, such as a progress bar, are shown.
 const overEvery = 5 * time.Second
 
-// print writes one line and a newline.
-func (o *printer) print(line services.Line) error {
+// Print writes one line and a newline.
+func (o *Printer) Print(line services.Line) error {
 	if line.Over {
 		if time.Since(o.drawn[line.Instance]) < overEvery {
 			return nil
 		}
 		o.drawn[line.Instance] = time.Now()
 	}
-	if o.json {
-		return lineJSON(o.out, loggedLine{"gpuard.logs/1", line.Instance, strings.ToValidUTF8(string(line.Text), "\ufffd")})
+	if o.JSON {
+		return LineJSON(o.Out, loggedLine{"gpuard.logs/1", line.Instance, strings.ToValidUTF8(string(line.Text), "\ufffd")})
 	}
 	own := bytes.HasPrefix(line.Text, []byte("# gpuard: "))
-	if own && o.brief && startOrEnd().Match(line.Text) {
+	if own && o.Brief && startOrEnd().Match(line.Text) {
 		return nil
 	}
 	var b bytes.Buffer
-	if !o.alone {
+	if !o.Alone {
 		o.lead(&b, line.Instance)
 	}
 	switch {
 	case o.raw:
 		b.Write(line.Text)
 	case own:
-		o.styled(&b, dim, prose.Clean(string(line.Text)))
+		o.styled(&b, console.Dim, prose.Clean(string(line.Text)))
 	default:
 		b.WriteString(harmless(string(line.Text), o.term.Color))
 	}
 	b.WriteByte('\n')
-	_, err := o.out.Write(b.Bytes())
+	_, err := o.Out.Write(b.Bytes())
 	return err
 }
 
@@ -71,18 +79,18 @@ func startOrEnd() *regexp.Regexp {
 	return regexp.MustCompile(`^# gpuard: \S+: (no GPU is visible to this job: |.*, lease \w+: |the service is over after )`)
 }
 
-func (o *printer) lead(b *bytes.Buffer, instance string) {
-	colors := []style{cyan, green, yellow, blue, "35", "36;1", "32;1", "33;1"}
-	i := max(slices.Index(o.names, instance), 0)
+func (o *Printer) lead(b *bytes.Buffer, instance string) {
+	colors := []console.Style{console.Cyan, console.Green, console.Yellow, console.Blue, "35", "36;1", "32;1", "33;1"}
+	i := max(slices.Index(o.Names, instance), 0)
 	width := o.width
 	if o.term.TTY && o.term.Width > 0 {
 		width = min(width, max(o.term.Width/3, 4))
 	}
-	o.styled(b, colors[i%len(colors)], pad(instance, width, false, "~")+" |")
+	o.styled(b, colors[i%len(colors)], console.Pad(instance, width, false, "~")+" |")
 	b.WriteByte(' ')
 }
 
-func (o *printer) styled(b *bytes.Buffer, s style, text string) {
+func (o *Printer) styled(b *bytes.Buffer, s console.Style, text string) {
 	if !o.term.Color {
 		b.WriteString(text)
 		return

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/services"
+	"gpuard/internal/ui/console"
 )
 
 // TestHarmless: colours are kept on a terminal with colours; all other control sequences are removed.
@@ -34,14 +35,14 @@ func TestHarmless(t *testing.T) {
 
 func TestPrinter(t *testing.T) {
 	var b strings.Builder
-	o := printer{out: &b, drawn: map[string]time.Time{}, raw: true}
-	o.name("node-0")
-	o.name("web")
+	o := Printer{Out: &b, drawn: map[string]time.Time{}, raw: true}
+	o.Name("node-0")
+	o.Name("web")
 	for _, l := range []services.Line{
 		{Instance: "web", Text: []byte("\x1b[1mraw\xff")}, {Instance: "node-0", Text: []byte(" 1%"), Over: true},
 		{Instance: "node-0", Text: []byte(" 2%"), Over: true}, {Instance: "web", Text: []byte("50%"), Over: true}, {Instance: "node-0", Text: []byte("100%")},
 	} {
-		if err := o.print(l); err != nil {
+		if err := o.Print(l); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,8 +50,8 @@ func TestPrinter(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", b.String(), want)
 	}
 	b.Reset()
-	o.raw, o.term = false, Term{TTY: true, Width: 12, Color: true, UTF8: true}
-	if err := o.print(services.Line{Instance: "node-0", Text: []byte("# gpuard: 12:00: text")}); err != nil {
+	o.raw, o.term = false, console.Term{TTY: true, Width: 12, Color: true, UTF8: true}
+	if err := o.Print(services.Line{Instance: "node-0", Text: []byte("# gpuard: 12:00: text")}); err != nil {
 		t.Fatal(err)
 	}
 	if want := "\x1b[36mnod~ |\x1b[0m \x1b[2m# gpuard: 12:00: text\x1b[0m\n"; b.String() != want {

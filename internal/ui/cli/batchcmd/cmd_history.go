@@ -1,0 +1,158 @@
+package batchcmd
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/observe"
+	"gpuard/internal/app/queue"
+	"gpuard/internal/core/trend"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+)
+
+type historyOptions struct {
+	json             bool
+	by, since, chart string
+}
+
+// History makes gpuard history.
+func History(p *cli.Program) *cobra.Command {
+	o := &historyOptions{}
+	cmd := &cobra.Command{
+		Use:   "history [flags]",
+		Short: "Show jobs that have ended, and hours of GPUs",
+		Long: `Shows each job of gpuard submit that has ended: how, after what time, on
+which GPUs, and what was measured there every 10 seconds: the most memory of a
+GPU, and the mean load. A job that ran when the machine went down is lost:
+nobody saw its end.
+
+With --by it adds up hours of one GPU, of all leases that have ended: granted,
+used by the measured load, and idle. Every lease of yours leaves a line at its
+end. Memory, and the load of whole GPUs, are measured once it is 10 seconds old.
+You see your own leases, and those of others that root's gpuard serve has seen;
+root sees those of all users. Of leases that share a GPU, each is granted its
+part of the time. --chart draws the same as a picture.`,
+		Example: `  gpuard history
+  gpuard history --since 7d
+  gpuard history --by command --since 30d
+  gpuard history --by day --chart month.svg --since 30d
+  gpuard history --json                    for scripts`,
+		Args: flagset.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return failure.Report(func() error { return showHistory(p, cmd, o) })
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
+	f.StringVar(&o.by, "by", "", "add up by `WHAT`: user, gpu, command or day")
+	f.StringVar(&o.since, "since", "", "only what has ended within this `TIME`, such as 30d")
+	f.StringVar(&o.chart, "chart", "", "with --by: write a picture to this `FILE`, .svg or .png")
+	_ = cmd.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(trend.By(), flagset.NoFiles))
+	_ = cmd.RegisterFlagCompletionFunc("since", cobra.FixedCompletions([]string{"1d", "7d", "30d"}, flagset.NoFiles))
+	return cmd
+}
+
+// historyAnswer is the JSON answer of history.
+type historyAnswer struct {
+	Schema string        `json:"schema"` // "gpuard.history/1"
+	Jobs   []queue.Entry `json:"jobs"`   // those that have ended, by number; none with --by
+	Use    []trend.Use   `json:"use"`    // of --by: the largest first; days in their order
+}
+
+func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
+	if err := o.wrong(); err != nil {
+		return err
+	}
+	var since time.Duration
+	if o.since != "" {
+		var err error
+		if since, err = flagset.Duration("since", o.since); err != nil {
+			return failure.AsUsage(err)
+		}
+	}
+	if o.by != "" {
+		return showUse(p, cmd, o, since)
+	}
+	list := []queue.Entry{}
+	q, err := queue.Open(p.Host, false)
+	if q != nil {
+		defer q.Close()
+		troubles, cerr := catch(cmd.Context(), p, q)
+		sayTroubles(p, troubles)
+		if list, err = q.List(queue.State.Over); err == nil {
+			err = cerr
+		}
+	}
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	list = slices.DeleteFunc(list, func(e queue.Entry) bool {
+		return e.State == queue.Refused || since > 0 && (e.Ended == nil || now.Sub(*e.Ended) > since)
+	})
+	for i := range list {
+		list[i].Asks = asked(&list[i].Spec)
+	}
+	if o.json {
+		return cli.WriteJSON(p.Out, historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: append([]queue.Entry{}, list...), Use: []trend.Use{}})
+	}
+	historyView(p.Out, list, p.Term(p.Out))
+	return nil
+}
+
+// wrong is what cannot be asked for.
+func (o *historyOptions) wrong() error {
+	switch kind := filepath.Ext(o.chart); {
+	case o.by != "" && !slices.Contains(trend.By(), o.by):
+		return failure.Usagef("cannot add up by %q: write --by user, --by gpu, --by command or --by day", o.by)
+	case o.chart == "":
+		return nil
+	case o.by == "":
+		return failure.Usagef("cannot draw the jobs of the queue: say what to add up by, such as --by user")
+	case o.json:
+		return failure.Usagef("cannot use --chart and --json together: call gpuard history once for each")
+	case kind != ".svg" && kind != ".png":
+		return failure.Usagef("cannot draw %s: the name has to end in .svg or .png", o.chart)
+	}
+	return nil
+}
+
+// showUse adds up the leases that have ended within this time, or all.
+func showUse(p *cli.Program, cmd *cobra.Command, o *historyOptions, since time.Duration) error {
+	if o.chart != "" && p.Views.Picture == nil {
+		return p.View()
+	}
+	now := time.Now()
+	if note := p.Host.EndedNote(); note != "" {
+		p.Host.Say(note)
+	}
+	list, err := observe.Leases(cmd.Context(), p.Host)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(e trend.Ended) bool { return since > 0 && now.Sub(e.Until) > since })
+	use := trend.Sum(list, o.by, time.Local)
+	switch {
+	case o.chart != "":
+		picture, err := p.Views.Picture(trend.UseTable{By: o.by, Use: use}, strings.TrimPrefix(filepath.Ext(o.chart), "."))
+		if err != nil {
+			return err
+		}
+		if err := machine.WriteFile(o.chart, picture, 0o666); err != nil {
+			return fmt.Errorf("cannot write the chart: %w", err)
+		}
+		return nil
+	case o.json:
+		return cli.WriteJSON(p.Out, historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: []queue.Entry{}, Use: use})
+	}
+	useView(p.Out, use, p.Term(p.Out))
+	return nil
+}

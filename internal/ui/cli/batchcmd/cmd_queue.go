@@ -1,0 +1,362 @@
+package batchcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/leases"
+	"gpuard/internal/app/queue"
+	"gpuard/internal/core/job"
+	record "gpuard/internal/core/runs"
+	"gpuard/internal/core/status"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+	"gpuard/internal/ui/planview"
+)
+
+// Queue makes gpuard queue and the commands below it.
+func Queue(p *cli.Program) *cobra.Command {
+	o := &queueOptions{}
+	cmd := &cobra.Command{
+		Use:   "queue [flags]",
+		Short: "Show your jobs that run or wait; hold, requeue, pause",
+		Long: `Shows the jobs of gpuard submit that run or wait, why the first waits, when each
+may start, and what else waits for a GPU. The times are estimates: of --expect,
+else of the last runs of the same command, else of those of the queue. gpuard
+history shows jobs that have ended. If the processes that run your queue were
+killed, or the machine was started again, it starts them.`,
+		Example: `  gpuard queue
+  gpuard queue --watch                     again every 2 seconds
+  gpuard queue --json                      for scripts
+  gpuard queue hold 17                     do not start it for now
+  gpuard queue unhold 17
+  gpuard queue pause                       start nothing before queue resume
+  gpuard queue requeue 12                  again, after a failure`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && o.watch == flagset.EveryTwoSeconds { // --watch 1
+				o.watch = args[0]
+				return nil
+			}
+			return flagset.NoArguments(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return failure.Report(func() error { return showQueues(p, cmd, o) })
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
+	f.BoolVar(&o.mine, "mine", false, "only your own jobs")
+	f.StringVar(&o.watch, "watch", "", "show it again after each `TIME`, such as 1s, until Ctrl-C")
+	f.Lookup("watch").NoOptDefVal = flagset.EveryTwoSeconds
+	cmd.AddCommand(pauseQueue(p, "pause", "Start no more jobs for now; what runs goes on", "no more jobs are started; again: gpuard queue resume"),
+		pauseQueue(p, "resume", "Start jobs again after queue pause", "jobs are started again"), askQueue(p, "hold", "Do not start jobs for now", record.Hold, "held"), askQueue(p, "unhold", "Let held jobs start again", record.Unhold, "unheld"),
+		askQueue(p, "requeue", "Run jobs again that failed, were lost or cancelled", record.Again, "queued again"))
+	return cmd
+}
+
+// queueOptions are the flags of queue.
+type queueOptions struct {
+	json, mine bool
+	watch      string
+}
+
+func pauseQueue(p *cli.Program, name, short, done string) *cobra.Command {
+	return &cobra.Command{Use: name, Short: short, Long: short + ".", Example: "  gpuard queue " + name, Args: flagset.NoArguments, RunE: func(*cobra.Command, []string) error {
+		return failure.Report(func() error {
+			q, err := queue.Open(p.Host, true)
+			if err != nil {
+				return err
+			}
+			defer q.Close()
+			if err := q.Pause(name == "pause"); err != nil {
+				return err
+			}
+			fmt.Fprintln(p.Out, done)
+			return Revive(p, q)
+		})
+	}}
+}
+
+// showQueues shows the queue once, or again and again.
+func showQueues(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
+	if o.watch == "" {
+		return showQueue(p, cmd, o)
+	}
+	if o.json {
+		return failure.Usagef("cannot use --watch with --json: leave one of them out")
+	}
+	every, err := flagset.Interval(o.watch)
+	if err != nil {
+		return failure.AsUsage(err)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if p.Term(p.Out).TTY {
+			fmt.Fprint(p.Out, "\x1b[H\x1b[2J")
+		}
+		if err := showQueue(p, cmd, o); err != nil {
+			return err
+		}
+		select {
+		case <-cmd.Context().Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// askQueue is a command that asks for something for some jobs.
+func askQueue(p *cli.Program, name, short string, kind record.Kind, done string) *cobra.Command {
+	return &cobra.Command{
+		Use: name + " JOB...", Short: short, Long: short + ".\nJOB is the number that gpuard submit and gpuard queue show. Either all are\n" + done + " or none. Of a range, such as 17-36, it is those that can be.",
+		Example: strings.ReplaceAll("  gpuard queue NAME 17\n  gpuard queue NAME 17 18 19\n  gpuard queue NAME 20-39", "NAME", name),
+		ValidArgsFunction: func(a0 *cobra.Command, a1 []string, a2 string) ([]string, cobra.ShellCompDirective) {
+			return CompleteJobs(p, a0, a1, a2)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return failure.Report(func() error { return AskJobs(cmd.Context(), p, args, kind, done) })
+		},
+	}
+}
+
+// AskJobs asks for something for some jobs, and says so.
+func AskJobs(ctx context.Context, p *cli.Program, args []string, kind record.Kind, done string) error {
+	if _, err := JobNumbers(args); err != nil {
+		return err
+	}
+	q, err := OpenQueue(p)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	numbers, err := possible(q, kind, args)
+	if err != nil {
+		return err
+	}
+	state, err := q.Read()
+	if err != nil {
+		return err
+	}
+	runs := state.In(record.Begun, record.Running)
+	if err := q.Ask(ctx, kind, numbers...); err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		text := done
+		if kind == record.Cancel && slices.Contains(runs, n-1) {
+			text = "being ended"
+		}
+		fmt.Fprintf(p.Out, "job %d is %s\n", n, text)
+	}
+	return Revive(p, q)
+}
+
+// possible are the jobs of these words; of a range, those that this can be asked of.
+func possible(q *queue.Queue, kind record.Kind, args []string) (all []int, err error) {
+	for _, word := range args {
+		list, err := JobNumbers([]string{word})
+		if err != nil {
+			return nil, err
+		}
+		var can []int
+		for _, n := range list {
+			if q.Can(kind, n) == nil {
+				can = append(can, n)
+			}
+		}
+		if len(list) > 1 && len(can) > 0 {
+			list = can
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+// OpenQueue opens the queue of this user, which has to be there.
+func OpenQueue(p *cli.Program) (*queue.Queue, error) {
+	q, err := queue.Open(p.Host, false)
+	if err == nil && q == nil {
+		err = exit.Usagef("cannot find a job: you have handed in none; see: gpuard submit --help")
+	}
+	return q, err
+}
+
+// Revive starts the keeper of the queue where it is missing and something is to be done.
+func Revive(p *cli.Program, q *queue.Queue) error {
+	state, err := q.Read()
+	if err != nil || q.Kept() || !state.Startable() && state.Count.Running == 0 {
+		return err
+	}
+	return q.Serve()
+}
+
+// JobNumbers reads numbers and ranges of jobs, such as 17 and 20-39.
+func JobNumbers(args []string) (list []int, err error) {
+	if len(args) == 0 {
+		return nil, failure.Usagef("cannot tell which job: write its number, such as 17; see: gpuard queue")
+	}
+	for _, word := range args {
+		some, err := numbers(word, mostTasks)
+		if err != nil || some[0] < 1 || len(some) > mostTasks {
+			return nil, failure.Usagef("cannot find job %q: write its number, such as 17, or 17-36; see: gpuard queue", word)
+		}
+		list = append(list, some...)
+	}
+	return list, nil
+}
+
+// CompleteJobs offers the jobs that have not ended.
+func CompleteJobs(p *cli.Program, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	q, err := queue.Open(p.Host, false)
+	if err != nil || q == nil {
+		return nil, flagset.NoFiles
+	}
+	defer q.Close()
+	list, _ := q.List(func(s queue.State) bool { return !s.Over() })
+	var words []string
+	for _, e := range list {
+		if n := strconv.Itoa(e.Number); !slices.Contains(args, n) {
+			words = append(words, n+"\t"+e.Name)
+		}
+	}
+	return words, flagset.NoFiles
+}
+
+// ShownJobs is how many of the jobs that wait are shown to people.
+const ShownJobs = 50
+
+// QueueAnswer is the JSON answer of queue.
+type QueueAnswer struct {
+	Schema string `json:"schema"` // "gpuard.queue/1"
+	Kept   bool   `json:"kept"`   // processes that run the jobs are there
+	Paused bool   `json:"paused"` // nothing is started before gpuard queue resume
+	Odd    int    `json:"odd"`    // lines of its journal that cannot be read or are impossible, and were left out
+
+	OddLines []string         `json:"-"`       // the first of them, for people
+	Problem  string           `json:"problem"` // why they ended; "" none
+	Jobs     []queue.Entry    `json:"jobs"`    // your own that have not ended, by number
+	Reasons  []job.Reason     `json:"reasons"` // why the first job that waits does: one per device
+	Others   []status.Waiting `json:"others"`  // requests of others, and other requests of yours, in the order of the line
+	Hosts    []queue.HostJobs `json:"hosts"`   // other hosts with the same home that have jobs of yours: only gpuard queue there shows and runs them
+	Engines  []queue.Trouble  `json:"engines"` // other schedulers that have jobs of yours and did not answer: those jobs are shown where they were last
+}
+
+func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
+	q, err := queue.Open(p.Host, false)
+	if err != nil {
+		return err
+	}
+	if q != nil {
+		defer q.Close()
+		if err := Revive(p, q); err != nil {
+			return err
+		}
+	}
+	most := ShownJobs
+	if o.json {
+		most = math.MaxInt
+	}
+	a, more, err := Queued(cmd.Context(), p, q, most, true)
+	if err != nil {
+		return err
+	}
+	a.Hosts = queue.OfOtherHosts(p.Host)
+	if o.mine {
+		a.Others = []status.Waiting{}
+	}
+	if o.json {
+		return cli.WriteJSON(p.Out, a)
+	}
+	queueView(p.Out, &a, more, time.Now(), p.Term(p.Out))
+	return nil
+}
+
+// Queued is the line of all, and the queue of this user, nil where there is none, as they are now, with at most so many
+// jobs that wait; more wait besides. With ask other schedulers are asked for their jobs.
+func Queued(ctx context.Context, p *cli.Program, q *queue.Queue, most int, ask bool) (a QueueAnswer, more int, err error) {
+	a = QueueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Hosts: []queue.HostJobs{}, Engines: []queue.Trouble{}}
+	if q != nil {
+		if a.Kept = q.Kept(); !a.Kept {
+			a.Problem = q.Problem()
+		}
+		if ask {
+			if a.Engines, err = catch(ctx, p, q); err != nil {
+				return a, 0, err
+			}
+		}
+		list, left, err := q.Next(most)
+		if err != nil {
+			return a, 0, err
+		}
+		more = left
+		for i := range list {
+			list[i].Asks = asked(&list[i].Spec)
+		}
+		a.Jobs = append(a.Jobs, list...)
+		whyWaits(ctx, p, &a)
+		state, err := q.Read()
+		if err != nil {
+			return a, 0, err
+		}
+		a.Paused, a.Odd, a.OddLines = state.Paused, state.Odd, q.OddIn(state)
+	}
+	if s, err := leases.Status(ctx, p.Host); err == nil {
+		for _, w := range s.Waiting {
+			if q == nil || !q.Runs(w.PID) {
+				a.Others = append(a.Others, w)
+			}
+		}
+		if name, err := machineOf(p); err == nil {
+			queue.Forecast(a.Jobs, a.Others, &s, name)
+		}
+	}
+	return a, more, nil
+}
+
+// mostReasons is for how many different requests queue asks why they wait.
+const mostReasons = 8
+
+// whyWaits says of the jobs that wait what gpuard run would say of them now. Jobs that ask for the same share the answer.
+func whyWaits(ctx context.Context, p *cli.Program, a *QueueAnswer) {
+	type answer struct{ why, remedy string }
+	known := map[string]answer{}
+	for i := range a.Jobs {
+		e := &a.Jobs[i]
+		if e.State != queue.Waiting || e.Spec.CPU || e.Engine != "" {
+			continue
+		}
+		host, spec := *p.Host, e.Spec
+		host.Machine = e.Machine
+		spec.Any = true // its mask is that of another shell
+		spec.Name, spec.Time, spec.Nice = "", 0, 0
+		key := fmt.Sprintf("%s %+v", e.Machine, spec)
+		got, asked := known[key]
+		if !asked && len(known) < mostReasons {
+			_, err := claim.Decide(ctx, &host, spec)
+			var refusal *job.Refusal
+			switch {
+			case errors.As(err, &refusal):
+				got = answer{refusal.Summary, refusal.Remedy}
+				if len(a.Reasons) == 0 {
+					a.Reasons = append(a.Reasons, planview.RelevantReasons(refusal.Reasons)...)
+				}
+			case err != nil:
+				got.why = err.Error()
+			}
+			known[key] = got
+		}
+		e.Why, e.Remedy = got.why, got.remedy
+	}
+}

@@ -1,0 +1,225 @@
+// Package batchcmd has the commands about jobs that wait: submit, queue, wait, sweep, history, and export for other
+// schedulers.
+package batchcmd
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/queue"
+	"gpuard/internal/core/pick"
+	record "gpuard/internal/core/runs"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+	"gpuard/internal/ui/jobflags"
+)
+
+type submitOptions struct {
+	spec jobflags.SpecFlags
+	batchFlags
+	engineFlags
+	json, quiet bool
+}
+
+// Submit makes gpuard submit.
+func Submit(p *cli.Program) *cobra.Command {
+	o := &submitOptions{}
+	cmd := &cobra.Command{
+		Use:   "submit [flags] [--] COMMAND [ARG...]",
+		Short: "Run it later, when a GPU is free, also after a logout",
+		Long: `Puts COMMAND into your queue and returns. It will run in this folder, with the
+environment that this shell has now, on a GPU that is leased for it. Its output
+goes to the file that is named. Between users the line is that of gpuard run:
+nobody gets ahead by handing in more jobs.
+
+While it runs it is looked after as by gpuard run: --timeout, --verify, --drift,
+--ranks and the like. What gpuard says of it is in its log.
+
+With --engine the job goes to another scheduler, and has a number of this queue
+all the same: queue, logs, wait and cancel know it.
+
+Exit codes: 0 the job is on the disk, 125 gpuard failed or was used wrongly, 126
+not executable, 127 not found.`,
+		Example: `  gpuard submit --gpus 2 -- python train.py
+  gpuard submit --after 17 -- python eval.py     when job 17 has ended with 0
+  gpuard submit --array 1-20%4 -- ./one.sh       20 jobs, 4 at a time; each has
+                                                 its $GPUARD_ARRAY_TASK
+  gpuard submit ./train.sh                       with lines "#GPUARD --gpus 2"
+  id=$(gpuard submit -q -- ./train.sh)           only the number
+  gpuard submit --engine slurm --gpus 2 -- python train.py
+  gpuard submit --engine slurm -f gpuard.yaml train
+  gpuard submit -f gpuard.yaml train             a service that ends, here or on
+                                                 its own engine
+  gpuard submit --engine kubernetes --image train:1 -- python train.py
+  gpuard queue                                   what runs and what waits
+  gpuard logs -f 17`,
+		ValidArgsFunction: p.Programs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return failure.AsRun(submitWith(p, cmd, o, args))
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	o.spec.Add(p, cmd)
+	o.batchFlags.add(cmd)
+	o.engineFlags.add(cmd)
+	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only the number of the job")
+	jobflags.AddPrivateState(p, cmd)
+	return cmd
+}
+
+// submitted is the JSON answer of submit.
+type submitted struct {
+	Schema string `json:"schema"`     // "gpuard.submit/1"
+	Job    int    `json:"job"`        // its number; of --array, that of the first
+	Jobs   int    `json:"jobs"`       // how many they are; their numbers follow each other
+	Log    string `json:"log"`        // file for the output of the first
+	Engine string `json:"engine"`     // that it was handed to, such as "slurm"; "" this machine
+	ID     string `json:"engine_job"` // what the engine calls the first; "" on this machine
+	Test   string `json:"test"`       // of --dry-run: what the engine says of it; nothing was handed in
+}
+
+func submitWith(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) error {
+	if len(args) == 0 {
+		return failure.Usagef("cannot queue nothing: write a command, such as gpuard submit -- python train.py")
+	}
+	if o.file == "" { // else it is a service
+		if err := scriptFlags(p, cmd, args[0]); err != nil {
+			return failure.AsUsage(err)
+		}
+	}
+	if err := flagset.RefuseAssignment(cmd, args); err != nil {
+		return failure.AsUsage(err)
+	}
+	if s, err := engineOf(p, cmd, &o.engineFlags, args[0]); err != nil {
+		return err
+	} else if s != nil {
+		return handIn(p, cmd, s, o, args)
+	}
+	if o.file != "" {
+		words, err := serviceJob(p, cmd, o, args)
+		if err != nil {
+			return failure.AsUsage(err)
+		}
+		args = words
+	}
+	return submitHere(p, cmd, o, args)
+}
+
+// submitHere puts the job into the queue of this machine.
+func submitHere(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) error {
+	if err := jobflags.FillDefaults(p, cmd); err != nil {
+		return err
+	}
+	what, j, err := jobOf(p, cmd, o, args)
+	if err != nil {
+		return failure.AsUsage(jobflags.AtDefault(p, err))
+	}
+	tasks, most, err := arrayTasks(o.array, o.care.Log.Path)
+	if err != nil {
+		return failure.AsUsage(err)
+	}
+	if !j.Spec.StartsTorchrun() {
+		if j.Path, err = queue.Program(args[0]); err != nil {
+			return err
+		}
+	}
+	q, err := queue.Open(p.Host, len(what.After) == 0)
+	switch {
+	case err != nil:
+		return err
+	case q == nil:
+		return exit.Usagef("cannot wait for job %d: you have handed in none", what.After[0].Run+1)
+	}
+	defer q.Close()
+	if err := mayQueue(cmd.Context(), p, j.Spec); err != nil {
+		return err
+	}
+	if err := queueRoom(p, q, max(1, len(tasks))); err != nil {
+		return err
+	}
+	number, logs, err := q.Submit(what, j, p.Host.Env, tasks, most)
+	for _, line := range q.Odd() {
+		p.Host.Say(line)
+	}
+	if err == nil && !what.Held && !q.Kept() { // one that is held starts nothing
+		err = q.Serve()
+	}
+	if err != nil {
+		return err
+	}
+	return saySubmitted(p, cmd, o, number, logs)
+}
+
+// saySubmitted says the number of a job of this machine, or those of an array.
+func saySubmitted(p *cli.Program, cmd *cobra.Command, o *submitOptions, number int, logs []string) error {
+	switch {
+	case o.json:
+		return cli.WriteJSON(p.Out, submitted{Schema: cli.SchemaOf(cmd), Job: number, Jobs: len(logs), Log: logs[0]})
+	case o.quiet:
+		_, err := fmt.Fprintln(p.Out, number)
+		return err
+	case len(logs) > 1 || o.array != "":
+		_, err := fmt.Fprintf(p.Out, "jobs %d-%d are queued; the output of the first: %s\n", number, number+len(logs)-1, logs[0])
+		return err
+	}
+	_, err := fmt.Fprintf(p.Out, "job %d is queued; its output: %s\n", number, logs[0])
+	return err
+}
+
+// jobOf checks the flags and returns the job that they describe.
+func jobOf(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []string) (what record.Job, j queue.Job, err error) {
+	spec, err := jobflags.ReadRequest(p, cmd, &o.spec, args)
+	if err != nil {
+		return what, j, err
+	}
+	if j.Folder, err = thisFolder(); err != nil {
+		return what, j, err
+	}
+	care, err := o.careOf(cmd, &spec)
+	if err != nil {
+		return what, j, err
+	}
+	if spec.Waiting, err = o.wait.Parse(p, cmd); err != nil {
+		return what, j, err
+	}
+	if j.Fallback = spec.Waiting.Fallback; slices.Equal(j.Fallback, []string{"other"}) { // a job of the queue waits for its turn
+		j.Fallback = append(j.Fallback, "wait")
+	}
+	if what.Time, spec.Time = spec.Time, 0; isKept(cmd) {
+		j.Care = keptCare(cmd, care)
+	}
+	if j.Oversight, err = jobflags.ReadVerifyLater(p, cmd, o.verify); err != nil {
+		return what, j, err
+	}
+	what.Retry = record.Retry{Times: care.Retries, Any: care.Any} // the queue starts it again
+	if care.Log != "" {
+		if j.Log, err = filepath.Abs(care.Log); err != nil {
+			return what, j, err
+		}
+		if err := jobflags.CheckWritable("log", j.Log, care.Log); err != nil {
+			return what, j, err
+		}
+	}
+	if what.After, err = afters(o.after); err != nil {
+		return what, j, err
+	}
+	spec.Name = o.name
+	j.Command, j.Spec, j.Note, j.Notify, j.Private = args, spec, o.note, care.Notify, p.Host.PrivateState
+	j.Limits = queue.Limits()
+	j.Umask = syscall.Umask(0)
+	syscall.Umask(j.Umask)
+	if j.Machine, err = machineOf(p); err != nil {
+		return what, j, err
+	}
+	what.Name, what.Nice, what.Held, what.CPU, what.Kind, what.GPUs = machine.JobName(spec), o.nice, o.hold, spec.CPU, queue.Kind(args), pick.Need(spec)
+	return what, j, nil
+}

@@ -1,0 +1,183 @@
+package batchcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/queue"
+	"gpuard/internal/app/remote"
+	"gpuard/internal/core/handoff"
+	core "gpuard/internal/core/service"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+	"gpuard/internal/ui/projectfile"
+)
+
+// engineFlags are those of a job that another scheduler gets.
+type engineFlags struct {
+	engine, file, queue, workdir, image, namespace string
+	env                                            []string
+	dry                                            bool
+}
+
+func (e *engineFlags) add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	flagset.AddOption(cmd, "engine", &e.engine)
+	f.StringVarP(&e.file, "file", "f", "", "hand in a service of this `FILE`, such as gpuard.yaml; write its name in place of COMMAND")
+	flagset.AddOption(cmd, "env", &e.env)
+	flagset.AddOption(cmd, "queue", &e.queue)
+	flagset.AddOption(cmd, "image", &e.image)
+	flagset.AddOption(cmd, "namespace", &e.namespace)
+	flagset.AddOption(cmd, "workdir", &e.workdir)
+	f.BoolVar(&e.dry, "dry-run", false, "with --engine: ask whether and when it would start, and hand nothing in")
+}
+
+// here is the value of --engine for this machine, where the configuration says otherwise.
+const here = "here"
+
+// engineOf is the scheduler that is to have the job: that of --engine, else that of the service in a file, else that of the
+// configuration; nil this machine.
+func engineOf(p *cli.Program, cmd *cobra.Command, e *engineFlags, service string) (*remote.Scheduler, error) {
+	name, err := e.engine, error(nil)
+	if name == "" && e.file != "" {
+		name, err = engineInFile(p, e.file, service)
+	}
+	if name == "" && err == nil {
+		name, err = engineInConfig(p)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case name != "" && name != here:
+		return remote.Open(p.Host, name)
+	}
+	for _, flag := range []string{"env", "queue", "workdir", "image", "namespace", "dry-run"} {
+		if flagset.IsSet(cmd, flag) {
+			return nil, failure.Usagef("cannot use --%s without --engine: a job of this machine has this shell's environment and folder; gpuard run --dry-run shows what it would get", flag)
+		}
+	}
+	return nil, nil //nolint:nilnil // this machine
+}
+
+// engineInFile is the engine of a service; "" for none.
+func engineInFile(p *cli.Program, file, service string) (string, error) {
+	project, err := projectfile.Load(p, file)
+	if err == nil {
+		_, err = projectfile.NeededServices(project, []string{service})
+	}
+	if err != nil {
+		return "", err
+	}
+	one := slices.IndexFunc(project.Services, func(s core.Service) bool { return s.Name == service })
+	return project.Services[one].Engine, nil
+}
+
+// engineInConfig is the engine that the configuration says; "" for none.
+func engineInConfig(p *cli.Program) (name string, err error) {
+	config, err := p.Host.Config()
+	if err != nil {
+		return "", err
+	}
+	for _, d := range config.Defaults() {
+		if d.Flag == "engine" {
+			name = d.Value
+		}
+	}
+	return name, nil
+}
+
+// handIn hands the job to another scheduler. Of this machine neither the GPUs nor the rules count.
+func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOptions, args []string) error {
+	t := handoff.Slurm
+	if s.Image {
+		t = handoff.Kubernetes
+	}
+	w, err := described(p, cmd, t, &exportOptions{spec: o.spec, batchFlags: o.batchFlags, file: o.file, image: o.image, workdir: o.workdir, namespace: o.namespace, queue: o.queue, env: o.env}, args)
+	if err != nil {
+		return failure.AsUsage(err)
+	}
+	if o.dry {
+		return testIn(p, cmd, s, w, o)
+	}
+	q, err := queue.Open(p.Host, true)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	j := queue.Job{Command: w.Spec.Command, Folder: w.Folder, Spec: w.Spec, Note: w.Note}
+	j.Spec.Name = machine.JobName(w.Spec)
+	number, logs, out, err := q.HandIn(cmd.Context(), s, w, j, queue.Kind(w.Spec.Command))
+	for _, line := range q.Odd() {
+		p.Host.Say(line)
+	}
+	if err != nil {
+		return err
+	}
+	sayApproximate(p, out, o.quiet || o.json)
+	list, err := q.List(func(queue.State) bool { return true })
+	if err != nil {
+		return err
+	}
+	e := list[number-1]
+	switch {
+	case o.json:
+		return cli.WriteJSON(p.Out, submitted{cli.SchemaOf(cmd), number, len(logs), logs[0], s.Name, e.ID, ""})
+	case o.quiet:
+		_, err = fmt.Fprintln(p.Out, number)
+	case len(logs) > 1:
+		_, err = fmt.Fprintf(p.Out, "jobs %d-%d are handed to %s (%s and the next); the output of the first: %s\n", number, number+len(logs)-1, s.Title, e.ID, logs[0])
+	case s.Logs != nil:
+		_, err = fmt.Fprintf(p.Out, "job %d is handed to %s (%s); its output: gpuard logs -f %[1]d\n", number, s.Title, e.ID)
+	default:
+		_, err = fmt.Fprintf(p.Out, "job %d is handed to %s (%s); its output: %s\n", number, s.Title, e.ID, logs[0])
+	}
+	return err
+}
+
+// testIn has the scheduler judge a job.
+func testIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, w handoff.Work, o *submitOptions) error {
+	w.After = nil // their numbers are the queue's
+	out, err := s.Write(cmd.Context(), w)
+	if err != nil {
+		return err
+	}
+	said, err := judged(cmd.Context(), s, out.Text)
+	if err != nil {
+		return err
+	}
+	sayApproximate(p, out, o.quiet || o.json)
+	if o.json {
+		return cli.WriteJSON(p.Out, submitted{Schema: cli.SchemaOf(cmd), Engine: s.Name, Test: said})
+	}
+	_, err = fmt.Fprintf(p.Out, "%s would take it: %s\n", s.Title, said)
+	return err
+}
+
+func judged(ctx context.Context, s *remote.Scheduler, text string) (said string, err error) {
+	file, err := os.CreateTemp("", "gpuard-dry-run-")
+	if err != nil {
+		return "", fmt.Errorf("cannot try the job: %w", err)
+	}
+	defer os.Remove(file.Name()) //nolint:errcheck // in the folder for such files
+	_, err = file.WriteString(text)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return "", fmt.Errorf("cannot try the job: %w", err)
+	}
+	return s.Test(ctx, file.Name())
+}
+
+// sayApproximate says what the scheduler could only be told approximately.
+func sayApproximate(p *cli.Program, out handoff.Output, quiet bool) {
+	for _, v := range out.Verdicts {
+		if v.Level != handoff.Exact && !quiet {
+			p.Host.Say(v.String())
+		}
+	}
+}

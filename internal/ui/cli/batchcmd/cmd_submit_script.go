@@ -1,0 +1,105 @@
+package batchcmd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"gpuard/internal/core/shellquote"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/flagset"
+)
+
+// scriptSize is how much of a script is looked at for its flags, in bytes: they stand in front of its first command.
+const scriptSize = 64 << 10
+
+// scriptFlags sets the flags that a script has in lines such as "#GPUARD --gpus 2 --mem 20G", as those of sbatch. Flags
+// of the command line count more.
+func scriptFlags(p *cli.Program, cmd *cobra.Command, path string) error {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would stop us
+	if err != nil {
+		return nil //nolint:nilerr // a program of PATH; whether it is there is asked later
+	}
+	defer file.Close() //nolint:errcheck // read only
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil //nolint:nilerr // likewise
+	}
+	text := make([]byte, scriptSize)
+	n, _ := file.Read(text)
+	if !strings.HasPrefix(string(text[:n]), "#") { // a program, or a script without any
+		return nil
+	}
+	asked, number := Submit(p), 0
+	foreign := "" // a line that was meant for gpuard or another queue, as it seems
+	for line := range strings.Lines(string(text[:n])) {
+		number++
+		zero := strings.IndexByte(line, 0)
+		line = strings.TrimSpace(line)
+		if line != "" && line[0] != '#' {
+			break
+		}
+		rest, ours := strings.CutPrefix(line, "#GPUARD")
+		if !ours || rest != "" && rest[0] != ' ' && rest[0] != '\t' {
+			if almost(line) && foreign == "" {
+				foreign = fmt.Sprintf("%s, line %d is not read: flags of gpuard stand in lines that begin with #GPUARD, such as #GPUARD --gpus 2", path, number)
+			}
+			continue
+		}
+		if zero >= 0 {
+			return fmt.Errorf("cannot read %s, line %d, column %d: there is a NUL character, which no argument can have", path, number, zero+1)
+		}
+		if err := scriptLine(asked, rest); err != nil {
+			return fmt.Errorf("cannot read %s, line %d: %w", path, number, err)
+		}
+	}
+	if foreign != "" {
+		_ = p.Tell(foreign)
+	}
+	asked.Flags().Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		if err == nil && !cmd.Flags().Changed(f.Name) {
+			err = cmd.Flags().Set(f.Name, value)
+		}
+	})
+	return err
+}
+
+// almost reports whether a comment looks like flags, of gpuard or for Slurm.
+func almost(line string) bool {
+	text := strings.ToUpper(strings.TrimLeft(line, "# \t"))
+	return (strings.HasPrefix(text, "GPUARD -") || strings.HasPrefix(line, "#SBATCH")) && !strings.HasPrefix(line, "#GPUARD ")
+}
+
+// scriptLine reads the flags of one line.
+func scriptLine(asked *cobra.Command, line string) error {
+	words, err := shellquote.Split(line, func(rest string, begins bool) error {
+		if rest[0] == '#' && begins {
+			return errComment
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errComment) {
+		return err
+	}
+	if err := asked.ParseFlags(words); err != nil {
+		return err
+	}
+	if err := flagset.RefuseEmpty(asked); err != nil {
+		return err
+	}
+	if extra := asked.Flags().Args(); len(extra) > 0 {
+		return fmt.Errorf("%q is no flag; the command is the script itself", extra[0])
+	}
+	return nil
+}
+
+// errComment ends the words of a line.
+var errComment = errors.New("a comment")

@@ -1,0 +1,267 @@
+package batchcmd
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"gpuard/internal/app/claim"
+	sweeper "gpuard/internal/app/sweep"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
+	record "gpuard/internal/core/runs"
+	"gpuard/internal/core/sweep"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+	"gpuard/internal/ui/jobflags"
+	"gpuard/internal/ui/planview"
+)
+
+type sweepOptions struct {
+	spec                       jobflags.SpecFlags
+	over                       []string
+	csv, commands, resume, dir string
+	care                       jobflags.CareFlags
+	ranks                      jobflags.RankFlags
+	fallback, verify           string
+	jobs, perGPU               int
+	failed, dry, json, quiet   bool
+}
+
+const (
+	sweepLong = `Runs COMMAND once for each combination of the values of --over, each line of a
+CSV file, or each line of a file of commands, with a lease of its own for each
+run: as many at a time as there are devices. A word such as {{.lr}} becomes the
+value of that parameter, {{.Ordinal}} the number of the run, from 0. Each run
+has its output in a log of its own, and GPUARD_SWEEP_RUN and GPUARD_SWEEP_DIR
+in its environment. Finished runs are recorded: a sweep that was interrupted,
+also by kill -9, continues with --resume DIR, and repeats none of them. While a
+run runs it is looked after as by gpuard run (--timeout, --verify, --drift).
+
+Exit codes: 0 all runs ended with 0, 1 some failed, 122 never on this machine,
+125 gpuard failed or was used wrongly, 126 not executable, 127 not found.`
+
+	sweepExample = `  gpuard sweep --over lr=0.1,0.01 --over s=1..5 -- python a.py {{.lr}} {{.s}}
+  gpuard sweep --csv runs.csv --jobs-per-gpu 2 -- python train.py --lr {{.lr}}
+  gpuard sweep --commands runs.txt --retry 2:any
+  gpuard sweep --over part=0..1:0.25 --dry-run -- ./app --part {{.part}}
+  gpuard sweep --resume gpuard-sweep-1`
+)
+
+// Sweep makes gpuard sweep.
+func Sweep(p *cli.Program) *cobra.Command {
+	o := &sweepOptions{}
+	cmd := &cobra.Command{
+		Use:   "sweep [flags] [--] [COMMAND [ARG...]]",
+		Short: "Run a command many times, with different parameters",
+		Long:  sweepLong, Example: sweepExample,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: p.Programs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return failure.AsRun(sweepWith(p, cmd, args, o))
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	o.spec.Add(p, cmd)
+	f.StringArrayVar(&o.over, "over", nil, "`NAME=VALUES` of a parameter: a list (0.1,0.01), ranges (1..10, 0..1:0.25), or both; each --over multiplies the runs")
+	f.StringVar(&o.csv, "csv", "", "one run for each line of this `FILE`, whose first line names the parameters")
+	f.StringVar(&o.commands, "commands", "", "one run for each line of this `FILE`, which is a command")
+	f.StringVar(&o.resume, "resume", "", "continue the sweep in this folder, `DIR`")
+	f.BoolVar(&o.failed, "failed", false, "with --resume: also repeat the runs that failed")
+	f.StringVar(&o.dir, "dir", "", "`DIR` for logs and results (default gpuard-sweep-1, or the next number that is free)")
+	f.IntVar(&o.jobs, "jobs", 0, "at most `N` runs at the same time (default: as many as fit; with --cpu one per processor)")
+	f.IntVar(&o.perGPU, "jobs-per-gpu", 0, "`N` runs share a GPU: each gets an Nth of the memory that shares may use")
+	f.StringVar(&o.fallback, "fallback", "", "`cpu`: run on the CPU where this machine can never give what is asked for; busy GPUs are waited for")
+	o.care.AddLife(cmd)
+	o.ranks.Add(cmd)
+	flagset.AddOption(cmd, "verify", &o.verify)
+	f.BoolVar(&o.dry, "dry-run", false, "only show what would be run, and where the first run would be placed")
+	f.BoolVar(&o.json, "json", false, "answer as one JSON object at the end")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only errors")
+	jobflags.AddPrivateState(p, cmd)
+	_ = cmd.RegisterFlagCompletionFunc("jobs-per-gpu", cobra.FixedCompletions([]string{"2", "3", "4", "8"}, flagset.NoFiles))
+	_ = cmd.RegisterFlagCompletionFunc("fallback", cobra.FixedCompletions([]string{"cpu"}, flagset.NoFiles))
+	for _, name := range []string{"over", "jobs"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	for _, name := range []string{"dir", "resume"} {
+		_ = cmd.MarkFlagDirname(name)
+	}
+	return cmd
+}
+
+// refuseBesideResume refuses what the folder of a sweep has already.
+func refuseBesideResume(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if err == nil && !slices.Contains([]string{"resume", "failed", "json", "quiet", "machine"}, f.Name) {
+			err = fmt.Errorf("cannot use --resume with --%s: the folder has the settings; to change them, write the whole command again with --dir DIR", f.Name)
+		}
+	})
+	return err
+}
+
+func sweepWith(p *cli.Program, cmd *cobra.Command, args []string, o *sweepOptions) error {
+	if err := flagset.RefuseTogether(cmd, jobflags.SweepConflicts()); err != nil {
+		return failure.AsUsage(err)
+	}
+	show := newSweepShow(p, o)
+	if o.resume != "" {
+		if err := refuseBesideResume(cmd); err != nil {
+			return failure.AsUsage(err)
+		}
+		if len(args) > 0 {
+			return failure.Usagef("cannot use %q with --resume: the folder holds the command; to change it, begin another sweep", strings.Join(args, " "))
+		}
+		s, err := sweeper.Resume(p.Host, o.resume, show.busy)
+		if err == nil && o.failed {
+			err = s.Again()
+		}
+		return conduct(p, cmd, s, o, show, err)
+	}
+	if err := jobflags.FillDefaults(p, cmd); err != nil {
+		return err
+	}
+	q, err := sweepRequest(p, o, cmd, args)
+	if err != nil {
+		return failure.AsUsage(jobflags.AtDefault(p, err))
+	}
+	if !o.quiet {
+		jobflags.SayRule(p, false)
+	}
+	if o.dry {
+		return previewSweep(p, cmd, q, o)
+	}
+	s, err := sweeper.Begin(p.Host, q, o.dir, show.busy)
+	return conduct(p, cmd, s, o, show, err)
+}
+
+// sweepRequest checks the flags and returns the sweep that they describe.
+func sweepRequest(p *cli.Program, o *sweepOptions, cmd *cobra.Command, args []string) (q *sweeper.Request, err error) {
+	q = &sweeper.Request{Command: args, Jobs: o.jobs, PerGPU: o.perGPU, ElseCPU: o.fallback == "cpu"}
+	if q.Spec, err = jobflags.ReadRequest(p, cmd, &o.spec, nil); err != nil {
+		return nil, err
+	}
+	if err := careOfRuns(p, o, cmd, q); err != nil {
+		return nil, err
+	}
+	set := cmd.Flags().Changed
+	switch {
+	case o.failed:
+		return nil, errors.New("cannot use --failed alone: it says which runs of a sweep are done again; add --resume DIR")
+	case set("jobs") && o.jobs < 1:
+		return nil, fmt.Errorf("cannot use --jobs %d: write 1 or more, or leave it out", o.jobs)
+	case set("jobs-per-gpu") && (o.perGPU < 1 || o.perGPU > 64):
+		return nil, fmt.Errorf("cannot run --jobs-per-gpu %d: write a number from 1 to 64", o.perGPU)
+	case set("fallback") && o.fallback != "cpu":
+		return nil, fmt.Errorf("cannot use --fallback %s: a sweep waits for GPUs; write --fallback cpu, or leave it out", o.fallback)
+	case o.commands != "" && len(args) > 0:
+		return nil, fmt.Errorf("cannot use %q with --commands: the file has the commands", strings.Join(args, " "))
+	}
+	switch {
+	case o.csv != "":
+		q.Grid, err = sweeper.Table(o.csv)
+	case o.commands != "":
+		q.Grid, err = sweeper.Lines(o.commands)
+	case len(o.over) > 0:
+		q.Grid, err = sweep.Product(o.over)
+	default:
+		err = errors.New("cannot tell what to run: name the parameters (--over seed=1..5), a table (--csv FILE), commands (--commands FILE), or a sweep to continue (--resume DIR)")
+	}
+	return q, err
+}
+
+// careOfRuns reads the flags that say how each run is looked after.
+func careOfRuns(p *cli.Program, o *sweepOptions, cmd *cobra.Command, q *sweeper.Request) error {
+	care, err := o.care.Read(cmd, &q.Spec)
+	if err != nil {
+		return err
+	}
+	one := q.Spec
+	if one.Command = q.Command; len(one.Command) == 0 { // each line of a file is one
+		one.Command = []string{o.commands}
+	}
+	if err := o.ranks.Parse(cmd, &one, &o.care, false); err != nil {
+		return err
+	}
+	q.Spec.Ranks = one.Ranks
+	q.Notify, q.Grace, q.Retry = care.Notify, q.Spec.Grace, record.Retry{Times: care.Retries, Any: care.Any} // the sweep starts it again
+	if isKept(cmd) {
+		q.Care = keptCare(cmd, care)
+	}
+	q.Oversight, err = jobflags.ReadVerifyLater(p, cmd, o.verify)
+	return err
+}
+
+// sweepPreview is the JSON answer of a dry run.
+type sweepPreview struct {
+	Schema   string     `json:"schema"`   // "gpuard.sweep/1"
+	Runs     int        `json:"runs"`     // how many there would be
+	Numbers  []int      `json:"numbers"`  // of the runs in commands
+	Commands [][]string `json:"commands"` // the words of some runs, including the first and the last
+	Unused   []string   `json:"unused"`   // parameters that no word of the command uses
+	Notes    []string   `json:"notes"`    // remarks
+	First    job.Plan   `json:"first"`    // what the first run would get now
+}
+
+// previewSweep shows what would be run, and the devices that the first run would get now.
+func previewSweep(p *cli.Program, cmd *cobra.Command, q *sweeper.Request, o *sweepOptions) error {
+	most := 4
+	if o.json {
+		most = 100
+	}
+	runs, commands, unused, err := sweeper.Preview(q, most)
+	if err != nil {
+		return err
+	}
+	if q.ElseCPU {
+		if q.Spec, err = claim.ElseCPU(cmd.Context(), p.Host, q.Spec); err != nil {
+			return err
+		}
+	}
+	if o.perGPU > 1 && !q.Spec.CPU {
+		if q.Spec.Share, err = claim.Portion(cmd.Context(), p.Host, q.Spec, o.perGPU); err != nil {
+			return err
+		}
+	}
+	plan, err := claim.Decide(cmd.Context(), p.Host, q.Spec)
+	var refusal *job.Refusal
+	if err != nil && (!errors.As(err, &refusal) || refusal.Never) {
+		return err
+	}
+	if o.json {
+		return cli.WriteJSON(p.Out, sweepPreview{"gpuard.sweep/1", q.Grid.Len(), runs, commands, append([]string{}, unused...), append([]string{}, p.Said...), planview.WithLists(plan)})
+	}
+	fmt.Fprintf(p.Out, "%s:\n", prose.Count(q.Grid.Len(), "run"))
+	for i, run := range runs {
+		if i > 0 && run > runs[i-1]+1 {
+			fmt.Fprintln(p.Out, "  ...")
+		}
+		fmt.Fprintf(p.Out, "  %d: %s\n", run, console.CommandText(commands[i]))
+	}
+	if text := unusedText(unused); text != "" {
+		fmt.Fprintln(p.Out, text)
+	}
+	if refusal != nil {
+		fmt.Fprintln(p.Out, "The first run would wait:")
+		planview.WriteRefusal(p.Out, refusal, p.Term(p.Out))
+		return nil //nolint:nilerr // a sweep waits, so this is not an error
+	}
+	fmt.Fprintln(p.Out, "The first run would get now:")
+	planview.WritePlan(p.Out, plan, p.Term(p.Out))
+	return nil
+}
+
+// unusedText is the remark about parameters that the command does not use.
+func unusedText(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("no word of the command uses %s: write {{.%s}} where it belongs", strings.Join(names, ", "), names[0])
+}

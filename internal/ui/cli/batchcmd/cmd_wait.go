@@ -1,0 +1,226 @@
+package batchcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/queue"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/failure"
+)
+
+// Wait makes gpuard wait.
+func Wait(p *cli.Program) *cobra.Command {
+	var first bool
+	cmd := &cobra.Command{
+		Use:   "wait [flags] JOB...",
+		Short: "Wait for the end of jobs, and end with their exit code",
+		Long: `Waits until these jobs have ended. The exit code is that of the first of them
+that did not end with 0, as a shell counts it (128 and the number of a signal),
+and 1 for one that was cancelled, lost or not run. Ctrl-C ends only the waiting.`,
+		Example: "  gpuard wait 17 && ./publish.sh\n  gpuard wait --any 17 18",
+		ValidArgsFunction: func(a0 *cobra.Command, a1 []string, a2 string) ([]string, cobra.ShellCompDirective) {
+			return CompleteJobs(p, a0, a1, a2)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			code, err := waitFor(cmd.Context(), p, args, first)
+			if err == nil && code != 0 {
+				err = &failure.Shown{Err: fmt.Errorf("a job ended with %d", code)}
+			}
+			if err != nil {
+				if code == 0 {
+					code = exit.Run(err)
+				}
+				return &failure.Coded{Err: err, Code: code}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&first, "any", false, "until one of them has ended")
+	return cmd
+}
+
+func waitFor(ctx context.Context, p *cli.Program, args []string, first bool) (code int, err error) {
+	numbers, err := JobNumbers(args)
+	if err != nil {
+		return 0, err
+	}
+	q, err := OpenQueue(p)
+	if err != nil {
+		return 0, err
+	}
+	defer q.Close()
+	f := Following{P: p, Q: q}
+	ended := map[int]*queue.Entry{}
+	for rest := numbers; ; {
+		list, err := f.Jobs(ctx, rest)
+		if err != nil {
+			return 0, err
+		}
+		over, open := Parted(list)
+		for _, e := range over {
+			ended[e.Number] = e
+		}
+		rest = nil
+		for _, e := range open {
+			rest = append(rest, e.Number)
+		}
+		if len(open) == 0 || first && len(over) > 0 {
+			for _, n := range numbers {
+				e := ended[n]
+				if e == nil {
+					continue
+				}
+				fmt.Fprintln(p.Err, "gpuard: "+EndText(e))
+				if code == 0 {
+					code = e.Code(func(name string) int { return int(unix.SignalNum(name)) })
+				}
+			}
+			return code, nil
+		}
+		if err := f.Next(ctx, open, nil); err != nil {
+			return 0, err
+		}
+		if ctx.Err() != nil {
+			return 0, errors.New("cannot wait any longer: it was ended")
+		}
+		if len(rest) > 1 { // of many jobs several end in a short time
+			time.Sleep(time.Duration(min(len(rest), 50)) * time.Millisecond)
+		}
+	}
+}
+
+// Parted are the jobs that have ended, and the others.
+func Parted(list []queue.Entry) (over, open []*queue.Entry) {
+	for i := range list {
+		if e := &list[i]; e.State.Over() {
+			over = append(over, e)
+		} else {
+			open = append(open, e)
+		}
+	}
+	return over, open
+}
+
+// Following waits for what happens in a queue. It starts the keeper again that was killed, and goes on waiting while none
+// is needed because nothing may start.
+type Following struct {
+	P       *cli.Program
+	Q       *queue.Queue
+	ended   <-chan struct{} // of the keeper; nil: there is none
+	started time.Time       // when the keeper was started last
+	starts  int             // in short succession
+	said    string
+	asked   time.Time       // when the other schedulers were asked last
+	silent  map[string]bool // those that did not answer
+	whys    map[int]string  // why jobs of theirs wait, as said last
+}
+
+// Jobs are these jobs as they are now, also at other schedulers; of one that does not answer it says so once.
+func (f *Following) Jobs(ctx context.Context, numbers []int) ([]queue.Entry, error) {
+	f.Q.Written() // from here on nothing is missed that is written after the jobs were read
+	if time.Since(f.asked) >= pollEvery(f.P) {
+		troubles, err := f.Q.Catch(ctx)
+		if err != nil {
+			return nil, err
+		}
+		silent := map[string]bool{}
+		for _, t := range troubles {
+			if silent[t.Engine] = true; !f.silent[t.Engine] {
+				sayTroubles(f.P, []queue.Trouble{t})
+			}
+		}
+		f.silent, f.asked = silent, time.Now()
+	}
+	list, err := f.Q.Jobs(numbers)
+	if f.whys == nil {
+		f.whys = map[int]string{}
+	}
+	sayWhy(f.P, list, f.whys)
+	return list, err
+}
+
+// Next returns when something has happened, or other is closed. open are the jobs that are waited for.
+func (f *Following) Next(ctx context.Context, open []*queue.Entry, other <-chan struct{}) error {
+	written := f.Q.Written()
+	var poll <-chan time.Time // other schedulers do not say when something happens
+	for _, e := range open {
+		if e.Engine != "" {
+			poll = time.After(pollEvery(f.P))
+		}
+	}
+	if f.ended == nil {
+		if err := f.revive(open); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-written:
+	case <-other:
+	case <-poll:
+	case <-f.ended:
+		f.ended = nil
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// revive starts the keeper where there is something to do, else it says why there is not.
+func (f *Following) revive(open []*queue.Entry) error {
+	state, err := f.Q.Read()
+	if err != nil {
+		return err
+	}
+	if !state.Startable() && state.Count.Running == 0 {
+		f.idle(open, state.Paused)
+		return nil
+	}
+	if !f.Q.Kept() {
+		if time.Since(f.started) > 2*time.Second {
+			f.starts = 0
+		}
+		if f.starts++; f.starts > 3 {
+			return fmt.Errorf("cannot wait any longer: what runs the queue ends again and again; %s", cmp.Or(f.Q.Problem(), "see: gpuard queue"))
+		}
+		if err := f.Q.Serve(); err != nil {
+			return err
+		}
+		f.started = time.Now()
+		for !f.Q.Kept() && time.Since(f.started) < time.Second { // it has no lock yet
+			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	f.ended = f.Q.Ended()
+	return nil
+}
+
+// idle says once why the queue stands still.
+func (f *Following) idle(open []*queue.Entry, paused bool) {
+	text := "the queue is paused; go on with: gpuard queue resume"
+	if !paused {
+		text = ""
+		for _, e := range open {
+			if e.Engine != "" {
+				continue
+			}
+			if e.State == queue.Held {
+				text = fmt.Sprintf("job %d is held; let it start with: gpuard queue unhold %[1]d", e.Number)
+				break
+			}
+			if e.State == queue.After {
+				text = fmt.Sprintf("job %d waits for job %s, which does not run; see: gpuard queue", e.Number, joinNumbers(e.Awaits))
+			}
+		}
+	}
+	if text != "" && text != f.said {
+		f.said = text
+		_ = f.P.Tell(text)
+	}
+}

@@ -1,0 +1,253 @@
+package batchcmd
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/queue"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/pick"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/core/shellquote"
+	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/planview"
+)
+
+// asked is what a request asks for, in a few words.
+func asked(s *job.Spec) string {
+	text := prose.Count(s.GPUs, "GPU")
+	switch {
+	case s.CPU:
+		return "no GPU"
+	case s.MIG != "":
+		text = "MIG " + s.MIG
+	case len(s.Devices) > 0:
+		text = "GPU " + strings.Join(s.Devices, ", ")
+	}
+	switch {
+	case s.Share > 0:
+		text += ", share " + s.Share.String()
+	case s.Memory > 0:
+		text += ", " + s.Memory.String()
+	}
+	return text
+}
+
+// queueView writes what gpuard queue shows; more jobs wait than are in the answer.
+func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.Term) {
+	v := &console.RowsPage{Page: console.Page{Term: t}, Number: true}
+	if len(a.Jobs) == 0 {
+		v.Sentence("no job of yours runs or waits; hand one in: gpuard submit -- COMMAND")
+	} else {
+		v.WriteTable(console.RowHeads{Name: "JOB", State: "STATE", PID: "PID", Since: "SINCE", About: "COMMAND"}, waitingRows(a.Jobs, now))
+	}
+	if more > 0 {
+		v.Sentence(fmt.Sprintf("  and %d more; all: gpuard queue --json", more))
+	}
+	whyWait(&v.Page, a)
+	for i := range a.Hosts {
+		v.Paragraph(console.Span{}, console.Normal, v.Text(onHost(&a.Hosts[i])))
+	}
+	for _, t := range a.Engines {
+		v.Paragraph(console.Span{}, console.Normal, v.Text(fmt.Sprintf("%s does not answer, and its jobs are shown as they were last: %s", t.Engine, t.Problem)))
+	}
+	if a.Paused {
+		v.Sentence("the queue is paused: nothing is started before gpuard queue resume")
+	}
+	for _, line := range a.OddLines {
+		v.Sentence(line)
+	}
+	if a.Problem != "" && !a.Kept {
+		v.Sentence("the processes of the queue had ended: " + a.Problem)
+	}
+	if len(a.Others) > 0 {
+		v.Sentence("Other requests in the line:")
+	}
+	for i := range a.Others {
+		o := &a.Others[i]
+		text := fmt.Sprintf("  %d. %s of %s (%s), %s", o.Place, v.Text(o.Command), v.Text(o.User), pick.PIDText(o.PID, o.Apart), planview.WantedText(o))
+		if o.Since != nil {
+			text += ", for " + console.AgeText(now.Sub(*o.Since))
+		}
+		v.Sentence(text + startText(o.Expected, now))
+		if o.Why != "" {
+			v.Paragraph(console.Dim.Of("     "), console.Dim, v.Text(o.Why))
+		}
+	}
+	_, _ = io.WriteString(w, v.Out.String())
+}
+
+// waitingRows are the jobs that have not ended.
+func waitingRows(jobs []queue.Entry, now time.Time) (rows []console.TableRow) {
+	for i := range jobs {
+		e := &jobs[i]
+		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Yellow.Of(string(e.State)), Where: e.Asks, PID: e.PID, About: titleOf(e) + startText(e.Expected, now), Note: noteOf(e)}
+		since := e.Submitted
+		switch e.State {
+		case queue.Running:
+			r.State.Style = console.Green
+			if e.Started != nil {
+				since, r.Where = *e.Started, gpusOf(e)
+			}
+		case queue.Held:
+			r.State.Style = console.Dim
+		case queue.After:
+			r.State.Text = "after " + joinNumbers(e.Awaits)
+		}
+		r.Since = console.AgeText(now.Sub(since))
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// onHost says where other jobs of the user are.
+func onHost(h *queue.HostJobs) string {
+	jobs := prose.Count(h.Jobs, "job") + " of yours"
+	if h.Host == "" {
+		return jobs + " in " + h.Folder + ", from a gpuard that kept one queue for all hosts; nothing starts them: hand them in again"
+	}
+	text := jobs + " on " + h.Host + ", which shares this home: gpuard queue there shows and runs them (" + h.Folder + ")"
+	if h.Here != "" {
+		text += "; if that was the name of this machine before it booted, and of no other: mkdir -pm 700 " + shellquote.Sh(filepath.Dir(h.Here)) +
+			" && mv -T " + shellquote.Sh(h.Folder) + " " + shellquote.Sh(h.Here)
+	}
+	return text
+}
+
+// whyWait says why jobs wait, once for those that wait for the same.
+func whyWait(p *console.Page, a *QueueAnswer) {
+	groups := map[string][]int{}
+	for i := range a.Jobs {
+		if e := &a.Jobs[i]; e.State == queue.Waiting && e.Why != "" {
+			groups[e.Why] = append(groups[e.Why], e.Number)
+		}
+	}
+	first := true
+	for i := range a.Jobs {
+		e := &a.Jobs[i]
+		numbers := groups[e.Why]
+		if e.State != queue.Waiting || len(numbers) == 0 {
+			continue
+		}
+		delete(groups, e.Why)
+		lead := fmt.Sprintf("job %d waits: ", numbers[0])
+		if len(numbers) > 1 {
+			lead = fmt.Sprintf("job %d and %d more wait: ", numbers[0], len(numbers)-1)
+		}
+		p.Paragraph(console.Dim.Of(lead), console.Normal, p.Text(e.Why))
+		if first {
+			planview.WriteReasons(p, a.Reasons)
+			first = false
+		}
+		if e.Remedy != "" {
+			p.Paragraph(console.Dim.Of("sooner: "), console.Normal, p.Text(e.Remedy))
+		}
+	}
+}
+
+// titleOf tells jobs of one program apart: the name that its owner gave it, else the command.
+func titleOf(e *queue.Entry) string {
+	if e.Spec.Name != "" || len(e.Command) < 2 {
+		return e.Name
+	}
+	return e.Name + " " + strings.Join(e.Command[1:], " ")
+}
+
+// startText is when a request may start.
+func startText(expected *time.Time, now time.Time) string {
+	if expected == nil {
+		return ""
+	}
+	left := expected.Sub(now)
+	switch {
+	case left <= 0:
+		return ", may start now"
+	case left < time.Minute:
+		return ", in less than a minute"
+	}
+	return ", in about " + console.AgeText(left)
+}
+
+func noteOf(e *queue.Entry) string {
+	if e.Note == "" {
+		return ""
+	}
+	return "  " + e.Note
+}
+
+// historyView writes what gpuard history shows.
+func historyView(w io.Writer, list []queue.Entry, t console.Term) {
+	v := &console.RowsPage{Page: console.Page{Term: t}, Number: true}
+	if len(list) == 0 {
+		v.Sentence("no job of yours has ended; what runs or waits: gpuard queue")
+		_, _ = io.WriteString(w, v.Out.String())
+		return
+	}
+	var rows []console.TableRow
+	for i := range list {
+		e := &list[i]
+		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Red.Of(e.Ending()), Where: gpusOf(e), Since: "-", About: titleOf(e) + usedText(e), Note: noteOf(e), Remark: e.Why}
+		switch e.State {
+		case queue.Done:
+			r.State.Style = console.Green
+		case queue.Cancelled:
+			r.State.Style = console.Dim
+		}
+		if e.Seconds > 0 {
+			r.Since = console.ElapsedText(time.Duration(e.Seconds * float64(time.Second)))
+		}
+		rows = append(rows, r)
+	}
+	v.WriteTable(console.RowHeads{Name: "JOB", State: "STATE", Since: "RAN", About: "COMMAND"}, rows)
+	_, _ = io.WriteString(w, v.Out.String())
+}
+
+// usedText is what was measured of a job.
+func usedText(e *queue.Entry) string {
+	text := ""
+	if e.Peak != nil {
+		text += ", " + e.Peak.String()
+	}
+	if e.Load != nil {
+		text += fmt.Sprintf(", load %.0f %%", *e.Load*100)
+	}
+	return text
+}
+
+// EndText says in one line how a job ended.
+func EndText(e *queue.Entry) string {
+	text := fmt.Sprintf("job %d (%s): %s", e.Number, prose.Clean(e.Name), e.Ending())
+	if e.Seconds > 0 {
+		text += " after " + console.ElapsedText(time.Duration(e.Seconds*float64(time.Second)))
+	}
+	if e.Why != "" {
+		text += ", " + prose.Clean(e.Why)
+	}
+	return text
+}
+
+func gpusOf(e *queue.Entry) string {
+	if e.Engine != "" {
+		return strings.TrimSpace(e.Engine + " " + e.Node)
+	}
+	if len(e.Devices) == 0 {
+		return "no GPU"
+	}
+	var numbers []int
+	for _, d := range e.Devices {
+		numbers = append(numbers, d.Index)
+	}
+	return "GPU " + joinNumbers(numbers)
+}
+
+func joinNumbers(numbers []int) string {
+	var words []string
+	for _, n := range numbers {
+		words = append(words, strconv.Itoa(n))
+	}
+	return strings.Join(words, ", ")
+}

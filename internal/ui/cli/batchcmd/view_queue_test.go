@@ -1,0 +1,40 @@
+package batchcmd
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"gpuard/internal/app/queue"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/runs"
+	"gpuard/internal/ui/console"
+	"gpuard/test/golden"
+)
+
+// TestQueueView: queue and history have the columns of ps, and no line is wider than the terminal.
+func TestQueueView(t *testing.T) {
+	began := golden.Now.Add(-time.Hour)
+	jobs := []queue.Entry{
+		{Number: 9, State: queue.Running, Submitted: golden.Now.Add(-2 * time.Hour), Started: &began, PID: 4242, Name: "python", Command: []string{"python", "train.py", "--epochs", "300"}},
+		{Number: 10, State: queue.Waiting, Submitted: golden.Now.Add(-time.Minute), Asks: "2 GPUs", Name: "bert", Spec: job.Spec{Name: "bert"}, Note: "paper", Why: "none of 4 is free"},
+		{Number: 11, State: queue.Held, Submitted: golden.Now, Asks: "1 GPU", Name: "true"},
+		{Number: 112, State: queue.After, Submitted: golden.Now, Asks: "1 GPU", Name: "eval", Awaits: []int{9, 10}},
+	}
+	jobs[0].Devices = []runs.Device{{Index: 0}, {Index: 3}}
+	ended := []queue.Entry{
+		{Number: 3, State: queue.Done, Seconds: 3723, Name: "python", Devices: jobs[0].Devices},
+		{Number: 4, State: queue.Refused, Name: "nothing", Why: "cannot make the log"},
+	}
+	for _, width := range []int{40, 80} {
+		var b strings.Builder
+		queueView(&b, &QueueAnswer{Kept: true, Jobs: jobs}, 0, golden.Now, console.Term{Width: width, UTF8: true})
+		historyView(&b, ended, console.Term{Width: width, UTF8: true})
+		for line := range strings.Lines(b.String()) {
+			if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("at %d columns there is a line of %d: %s", width, n, line)
+			}
+		}
+		golden.Compare(t, map[int]string{40: "queue-40", 80: "queue-80"}[width], b.String())
+	}
+}

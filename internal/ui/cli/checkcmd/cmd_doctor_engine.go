@@ -1,0 +1,138 @@
+package checkcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/remote"
+	"gpuard/internal/core/check"
+	"gpuard/internal/core/kubernetes"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/failure"
+)
+
+// diagnosedCluster is the JSON answer of doctor --engine kubernetes.
+type diagnosedCluster struct {
+	Schema string `json:"schema"` // "gpuard.doctor/1"
+	check.Diagnosis
+	Engine    string        `json:"engine"`    // "kubernetes"
+	Context   string        `json:"context"`   // of kubectl; "" in a pod
+	Namespace string        `json:"namespace"` // in which jobs are made
+	Nodes     []clusterNode `json:"nodes"`     // with GPUs, by name
+}
+
+// clusterNode is a node with GPUs.
+type clusterNode struct {
+	Node  string `json:"node"`  // its name
+	Model string `json:"model"` // as its label or its driver has it; "" unknown
+	By    string `json:"by"`    // what offers them: "plugin", or "dra" for claims
+	GPUs  int    `json:"gpus"`  // all that it offers
+	Taken *int   `json:"taken"` // by pods or claims; null unknown
+	Off   string `json:"off"`   // why it takes no new jobs: "cordoned", "not ready"; "" it does
+}
+
+// diagnoseEngine says whether a cluster can give GPUs to its user.
+func diagnoseEngine(ctx context.Context, p *cli.Program, flags doctorFlags) error {
+	switch flags.engine {
+	case "slurm":
+		return diagnoseSlurm(ctx, p, flags)
+	case "kubernetes":
+	default:
+		return exit.Usagef("cannot read --engine %q: write slurm or kubernetes", flags.engine)
+	}
+	c, err := remote.Kubernetes(ctx, p.Host, flags.context, flags.namespace)
+	if err != nil {
+		return err
+	}
+	d := check.Kubernetes(c)
+	if flags.asJSON {
+		err = cli.WriteJSON(p.Out, diagnosedCluster{"gpuard.doctor/1", d, flags.engine, c.Context, c.Namespace, nodesOf(c)})
+	} else {
+		clusterView(p.Out, d, c.Hosts(), flags.all, p.Term(p.Out))
+	}
+	if err == nil && hasBad(d.Findings) {
+		err = &failure.Shown{Err: errors.New(d.Summary)}
+	}
+	return err
+}
+
+// diagnoseSlurm is the same of the cluster that Slurm's commands ask.
+func diagnoseSlurm(ctx context.Context, p *cli.Program, flags doctorFlags) error {
+	if flags.context != "" || flags.namespace != "" {
+		return exit.Usagef("cannot use --context or --namespace with --engine slurm: SLURM_CONF says which cluster is asked")
+	}
+	d, err := remote.Diagnose(ctx, p.Host)
+	switch {
+	case err != nil:
+		return err
+	case flags.asJSON:
+		err = cli.WriteJSON(p.Out, Diagnosed{"gpuard.doctor/1", d})
+	default:
+		doctorView(p.Out, d, flags.all, p.Term(p.Out))
+	}
+	if err == nil && hasBad(d.Findings) {
+		err = &failure.Shown{Err: errors.New(d.Summary)}
+	}
+	return err
+}
+
+func nodesOf(c *kubernetes.Cluster) []clusterNode {
+	list := []clusterNode{}
+	for _, h := range c.Hosts() {
+		list = append(list, clusterNode{h.Node, h.Model, by(h), h.All, h.Taken, h.Off})
+	}
+	return list
+}
+
+func by(h kubernetes.Host) string {
+	if h.DRA {
+		return "dra"
+	}
+	return "plugin"
+}
+
+// shownNodes is how many nodes fit on one screen.
+const shownNodes = 16
+
+// clusterView writes a diagnosis of a cluster: the verdict, the nodes with GPUs, the findings.
+func clusterView(w io.Writer, d check.Diagnosis, hosts []kubernetes.Host, all bool, term console.Term) {
+	p := console.Page{Term: term}
+	writeVerdict(&p, d.Verdict)
+	shown := hosts
+	if len(hosts) > shownNodes && !all {
+		shown = hosts[:shownNodes]
+	}
+	name := len("NODE")
+	for _, h := range shown {
+		name = max(name, min(console.Cells(p.Text(h.Node)), 32))
+	}
+	row := func(s console.Style, cols ...string) {
+		p.Line(s.Of(console.Pad(cols[0], name, false, p.Dots()) + console.Between + console.Pad(cols[1], 4, true, "") + console.Between + console.Pad(cols[2], 4, true, "") + console.Between + console.Pad(cols[3], 6, false, "") + console.Between + cols[4]))
+	}
+	if len(shown) > 0 {
+		p.Line()
+		row(console.Dim, "NODE", "GPUS", "FREE", "BY", "MODEL")
+	}
+	for _, h := range shown {
+		free, style, model := "?", console.Normal, cmp.Or(p.Text(h.Model), "-")
+		if h.Taken != nil {
+			free = strconv.Itoa(max(0, h.All-*h.Taken))
+		}
+		if h.Off != "" {
+			free, style, model = "-", console.Dim, model+" ("+h.Off+")"
+		}
+		row(style, p.Text(h.Node), strconv.Itoa(h.All), free, by(h), model)
+	}
+	if left := len(hosts) - len(shown); left > 0 {
+		p.Line(console.Dim.Of(fmt.Sprintf("and %s more: --all", prose.Count(left, "row"))))
+	}
+	diagnosis(&p, d, all)
+	_, _ = io.WriteString(w, p.Out.String())
+}

@@ -1,0 +1,152 @@
+package checkcmd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/linter"
+	"gpuard/internal/core/lint"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+)
+
+// Lint makes gpuard lint.
+func Lint(p *cli.Program) *cobra.Command {
+	var asJSON bool
+	var as string
+	o := linter.Options{Input: os.Stdin}
+	cmd := &cobra.Command{
+		Use:   "lint PATH...",
+		Short: "Find GPU mistakes in scripts before they run",
+		Long: `Reads Python, notebooks, shell scripts, Dockerfiles, Compose files, conda
+environments, GitHub workflows, systemd units and desktop entries, and reports
+GPU settings that will not do what was meant. Folders are searched; "-" is
+standard input. The files are only read, never run.
+
+A comment silences a finding: "# gpuard:ignore CODE" on the line or alone on the
+line before, "# gpuard:ignore-file CODE" for the whole file.
+
+The exit code is 1 for a warning or an error, and 2 if something could not be
+read. Python files are parsed by the Python of your environment.`,
+		Example: `  gpuard lint .
+  gpuard lint train.py jobs/ compose.yaml
+  gpuard lint --fix jobs/train.sh         fix what can be fixed safely
+  gpuard lint --json . > findings.json
+  ssh box cat run.sh | gpuard lint --as shell -`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("cannot lint: no path given; name files or folders, such as gpuard lint . for this folder")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return failure.Report(func() error {
+				kind, err := formatNamed(as)
+				if err != nil {
+					return err
+				}
+				o.Paths, o.As, o.Env = args, kind, p.Host.Env
+				found, err := linter.Run(cmd.Context(), o)
+				if err != nil {
+					return err
+				}
+				return showLint(p, found, asJSON)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&o.Fix, "fix", false, "fix in the files what can be fixed safely")
+	cmd.Flags().StringVar(&o.Python, "python", "", "read Python with this `FILE` (default: the Python of the environment)")
+	cmd.Flags().StringVar(&as, "as", "", "the `FORMAT` of standard input: "+strings.Join(formatNames(), ", "))
+	_ = cmd.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(formatNames(), flagset.NoFiles))
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
+	return cmd
+}
+
+// showLint writes the report and returns its exit code as an error.
+func showLint(p *cli.Program, found linter.Report, asJSON bool) error {
+	if asJSON {
+		if err := cli.WriteJSON(p.Out, lintAnswer{"gpuard.lint/1", found}); err != nil {
+			return err
+		}
+	} else {
+		lintView(p.Out, found, p.Term(p.Out))
+		lintProblems(p, found.Problems)
+	}
+	switch {
+	case len(found.Problems) > 0:
+		return &failure.Coded{Err: &failure.Shown{Err: errors.New("something could not be read")}, Code: 2}
+	case found.Bad():
+		return &failure.Coded{Err: &failure.Shown{Err: errors.New("findings")}, Code: 1}
+	}
+	return nil
+}
+
+// lintProblems reports each reason once: without a Python interpreter it is the same for all Python files.
+func lintProblems(p *cli.Program, problems []linter.Omission) {
+	paths := map[string][]string{}
+	var order []string
+	for _, o := range problems {
+		if paths[o.Why] == nil {
+			order = append(order, o.Why)
+		}
+		paths[o.Why] = append(paths[o.Why], o.Path)
+	}
+	for _, why := range order {
+		these := paths[why]
+		name := these[0]
+		if len(these) > 1 {
+			name = fmt.Sprintf("%s and %d more", name, len(these)-1)
+		}
+		p.Host.Say(prose.Clean(name + ": " + why))
+	}
+}
+
+// lintAnswer is the JSON answer of lint.
+type lintAnswer struct {
+	Schema string `json:"schema"` // "gpuard.lint/1"
+	linter.Report
+}
+
+// formats lists the formats of --as.
+func formats() []lint.Kind {
+	return []lint.Kind{lint.Python, lint.Notebook, lint.Shell, lint.Dockerfile, lint.Compose, lint.Conda, lint.Workflow, lint.Unit, lint.Desktop}
+}
+
+// formatNames lists the values of --as.
+func formatNames() (names []string) {
+	for _, k := range formats() {
+		names = append(names, formatName(k))
+	}
+	return names
+}
+
+func formatName(k lint.Kind) string {
+	switch k {
+	case lint.Conda:
+		return "conda"
+	case lint.Unit:
+		return "systemd"
+	case lint.Desktop:
+		return "desktop"
+	}
+	return string(k)
+}
+
+func formatNamed(name string) (lint.Kind, error) {
+	if name == "" {
+		return "", nil
+	}
+	i := slices.Index(formatNames(), name)
+	if i < 0 {
+		return "", &exit.Usage{Text: fmt.Sprintf("cannot read %s: --as takes %s", name, strings.Join(formatNames(), ", "))}
+	}
+	return formats()[i], nil
+}

@@ -1,0 +1,91 @@
+package checkcmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/explain"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/failure"
+)
+
+// explainedAndProbed is the JSON answer of explain --probe.
+type explainedAndProbed struct {
+	Schema string `json:"schema"` // "gpuard.explain/1"
+	visible.View
+	Probe explain.Probe `json:"probe"` // the driver's own answer
+}
+
+// showProbe is explain --probe: the view of explain and the driver's own answer. A difference exits with 1.
+func showProbe(p *cli.Program, cmd *cobra.Command, given []string, asJSON bool) error {
+	view, m, probe, err := explain.RunProbe(cmd.Context(), p.Host, given)
+	if err != nil {
+		return err
+	}
+	view.Notes = append(unknownVariables(given), view.Notes...)
+	if asJSON {
+		if err := cli.WriteJSON(p.Out, explainedAndProbed{"gpuard.explain/1", view, probe}); err != nil {
+			return err
+		}
+	} else {
+		explainView(p.Out, view, m, p.Term(p.Out))
+		Probed(p.Out, probe, p.Term(p.Out))
+	}
+	if !probe.Agrees {
+		return &failure.Shown{Err: errors.New("the driver shows something else")}
+	}
+	return nil
+}
+
+// Probed writes the driver's answer: one line if it agrees, else every difference and the data for a bug report.
+func Probed(w io.Writer, probe explain.Probe, term console.Term) {
+	p := console.Page{Term: term}
+	p.Line()
+	about := fmt.Sprintf("(CUDA %s, %s)", orUnknown(probe.CUDA), probe.Library)
+	if probe.Code != 0 {
+		about = fmt.Sprintf("(cuInit answers %d, %s; CUDA %s, %s)", probe.Code, probe.Word, orUnknown(probe.CUDA), probe.Library)
+	}
+	if probe.Agrees {
+		what := "the same devices in the same order"
+		if len(probe.Devices) == 0 {
+			what = "no device either"
+		}
+		p.Paragraph(console.Green.Of("driver: "), console.Normal, p.Text("agrees, it shows "+what+" "+about))
+	} else {
+		p.Paragraph(console.Red.Of("driver: "), console.Normal, p.Text("shows something else, and the driver is right "+about))
+		for _, d := range probe.Differences {
+			p.Paragraph(console.Normal.Of("  "), console.Normal, p.Text(d))
+		}
+		p.Line()
+		p.Paragraph(console.Span{}, console.Normal, "This is a mistake in gpuard. Please report it with these lines:")
+		for _, line := range evidence(probe) {
+			p.Paragraph(console.Normal.Of("  "), console.Normal, p.Text(line))
+		}
+	}
+	_, _ = io.WriteString(w, p.Out.String())
+}
+
+// evidence lists the variables, versions and devices on which the answer depends.
+func evidence(probe explain.Probe) []string {
+	out := append([]string{}, probe.Variables...)
+	out = append(out, fmt.Sprintf("driver %s, CUDA %s, cuInit %d, %s", orUnknown(probe.Driver), orUnknown(probe.CUDA), probe.Code, probe.Library))
+	for _, g := range probe.GPUs {
+		words := []string{fmt.Sprintf("GPU %d:", g.Index), string(g.UUID), g.PCI, g.Name, g.Compute}
+		out = append(out, strings.TrimRight(strings.Join(words, " "), " "))
+		out = append(out, g.MIG...)
+	}
+	return out
+}
+
+func orUnknown(version string) string {
+	if version == "" {
+		return "unknown"
+	}
+	return version
+}

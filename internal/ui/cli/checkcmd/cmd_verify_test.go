@@ -1,0 +1,35 @@
+package checkcmd
+
+import (
+	"strings"
+	"testing"
+
+	"gpuard/internal/app/verify"
+	core "gpuard/internal/core/verify"
+	"gpuard/internal/ui/console"
+)
+
+// TestVerdict: with a command every paragraph begins with "gpuard: "; lines fit a terminal, and a log has one per
+// sentence.
+func TestVerdict(t *testing.T) {
+	v := &verify.Verification{Finding: core.Finding{Verdict: core.WrongDevice, Text: strings.Repeat("python is on GPU 1 ", 12),
+		Remedy: "look for a place that sets CUDA_VISIBLE_DEVICES", Notes: []string{strings.Repeat("the order is a guess ", 12), "two"}}}
+	var log, screen strings.Builder
+	Verdict(&log, v, console.Term{})
+	lines := strings.Split(strings.TrimSuffix(log.String(), "\n"), "\n")
+	leads := []string{"gpuard: wrong device: python", "gpuard: note: the order", "gpuard: note: two", "gpuard: to do: look"}
+	if len(lines) != len(leads) {
+		t.Fatalf("%d lines:\n%s", len(lines), log.String())
+	}
+	for i, lead := range leads {
+		if !strings.HasPrefix(lines[i], lead) {
+			t.Errorf("line %d is %q, want %q in front", i, lines[i], lead)
+		}
+	}
+	Verdict(&screen, v, console.Term{TTY: true, Width: 80, UTF8: true})
+	for line := range strings.Lines(screen.String()) {
+		if len(line) > 81 || !strings.HasPrefix(line, "gpuard: ") && !strings.HasPrefix(line, "        ") {
+			t.Errorf("%d columns: %q", len(line)-1, line)
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package checkcmd
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"gpuard/internal/app/explain"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/ui/console"
+)
+
+// explainView writes what a program sees: logical number, index, model, PCI address and UUID of each device, then the
+// notes. Below 60 columns each device takes several lines.
+func explainView(w io.Writer, v visible.View, m gpu.Machine, term console.Term) {
+	p := console.Page{Term: term}
+	if len(v.Visible) == 0 {
+		p.Line(console.Bold.Of("No GPU is visible."))
+	} else {
+		entries(&p, v, &m)
+	}
+	if len(v.Notes) > 0 {
+		p.Line()
+	}
+	for _, n := range v.Notes {
+		word := console.Yellow.Of("note: ")
+		if n.Widens() {
+			word = console.Red.Of("error: ")
+		}
+		p.Paragraph(word, console.Normal, p.Text(n.Text))
+	}
+	_, _ = io.WriteString(w, p.Out.String())
+}
+
+// explainProcessView writes the process, its container, job and lease, and the variables that decide. Call Explain after
+// it.
+func explainProcessView(w io.Writer, x *explain.Explanation, term console.Term) {
+	p := console.Page{Term: term}
+	e := x.Process
+	p.Paragraph(console.Bold.Of(fmt.Sprintf("Process %d ", e.PID)), console.Normal, console.Cut(p.Text("of "+cmp.Or(e.User, "an unknown user")+": "+e.Command), 300, p.Dots()))
+	if e.Container != "" {
+		p.Paragraph(console.Normal.Of("  "), console.Normal, p.Text("container "+e.Container[:min(12, len(e.Container))]))
+	}
+	if e.Job != "" {
+		p.Paragraph(console.Normal.Of("  "), console.Normal, p.Text("job "+e.Job))
+	}
+	if e.Lease != "" {
+		fit := "what it sees is what the lease holds"
+		if e.MatchesLease != nil && !*e.MatchesLease {
+			fit = "what it sees is not what the lease holds"
+		}
+		p.Paragraph(console.Normal.Of("  "), console.Normal, "lease "+e.Lease+": "+fit)
+	}
+	decides := "no variable restricts it"
+	if len(e.Variables) > 0 {
+		decides = "decided by " + strings.Join(e.Variables, " ")
+	}
+	if len(e.Beaten) > 0 {
+		decides += ", which wins over " + strings.Join(e.Beaten, " ")
+	}
+	p.Paragraph(console.Normal.Of("  "), console.Normal, p.Text(decides))
+	p.Line()
+	_, _ = io.WriteString(w, p.Out.String())
+}
+
+func entries(p *console.Page, v visible.View, m *gpu.Machine) {
+	table := [][]string{{"PROGRAM", "GPU", "MODEL", "PCI", "UUID"}}
+	for _, e := range v.Visible {
+		table = append(table, entryCells(p, e, m))
+	}
+	if p.Term.Width > 0 && p.Term.Width < console.TableWidth {
+		for _, row := range table[1:] {
+			p.Line(console.Cyan.Of(row[0]), console.Normal.Of("  GPU "+row[1]+"  "+row[2]))
+			p.Line(console.Normal.Of("  PCI " + row[3]))
+			lead := "  "
+			if p.Term.Width < len(lead)+console.Cells(row[4]) { // users copy it
+				lead = ""
+			}
+			p.Paragraph(console.Normal.Of(lead), console.Normal, row[4])
+		}
+		return
+	}
+	widths, over := p.Columns(table)
+	if over > 0 { // users copy the UUID, so the PCI address and then the model are shortened
+		for _, row := range table {
+			row[3] = strings.TrimPrefix(row[3], "0000:")
+		}
+		if widths, over = p.Columns(table); over > 0 {
+			widths[2] = max(widths[2]-over, len("MODEL"))
+		}
+	}
+	for n, row := range table {
+		program, rest := console.Cyan, console.Normal
+		if n == 0 {
+			program, rest = console.Dim, console.Dim
+		}
+		line := console.Pad(row[1], widths[1], true, "") + console.Between + console.Pad(row[2], widths[2], false, p.Dots()) + console.Between + console.Pad(row[3], widths[3], false, "") + console.Between + row[4]
+		p.Line(program.Of(console.Pad(row[0], widths[0], false, "")+console.Between), rest.Of(line))
+	}
+}
+
+// entryCells are the columns of a device that a program sees.
+func entryCells(p *console.Page, e visible.Entry, m *gpu.Machine) []string {
+	model, pci := "?", "?"
+	if d, _, ok := m.Find(e.UUID); ok {
+		model, pci = gpu.Model(d.Name), d.PCI
+	}
+	if e.Profile != "" {
+		model = fmt.Sprintf("MIG %s of %s", e.Profile, model)
+	}
+	return []string{fmt.Sprintf("%s:%d", e.Runtime, e.Logical), fmt.Sprint(e.Index), p.Text(model), p.Text(pci), p.Text(string(e.UUID))}
+}

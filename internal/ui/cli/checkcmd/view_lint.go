@@ -1,0 +1,131 @@
+package checkcmd
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"gpuard/internal/app/linter"
+	"gpuard/internal/core/check"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/ui/console"
+)
+
+// lintView writes each finding: its place, what is wrong, the reason, and the corrected line.
+func lintView(w io.Writer, r linter.Report, term console.Term) {
+	p := &console.Page{Term: term}
+	for _, f := range r.Findings {
+		lintFinding(p, f)
+	}
+	lintSummary(p, r)
+	_, _ = io.WriteString(w, p.Out.String())
+}
+
+func lintFinding(p *console.Page, f linter.Mistake) {
+	place := fmt.Sprintf("%s:%d:%d: ", f.Path, f.Line, f.Column)
+	if f.Cell > 0 {
+		place = fmt.Sprintf("%s:cell %d:%d:%d: ", f.Path, f.Cell, f.Line, f.Column)
+	}
+	// Editors parse "path:line:column:", so the first line is never broken.
+	p.Styled(console.Bold, p.Text(place))
+	if f.Fixed {
+		p.Styled(console.Green, "fixed")
+	} else {
+		p.Styled(severityStyle(f.Severity), string(f.Severity))
+	}
+	p.Out.WriteString(": " + p.Text(f.Seen) + " (" + f.Code + ")\n")
+	if f.Why != "" {
+		p.Paragraph(console.Normal.Of("    "), console.Dim, p.Text(f.Why))
+	}
+	switch {
+	case f.Instead != "":
+		lintLines(p, console.Red, "  - ", f.Now)
+		lintLines(p, console.Green, "  + ", f.Instead)
+	case f.Do != "":
+		p.Paragraph(console.Normal.Of("    "), console.Normal, p.Text(f.Do))
+	}
+}
+
+// lintLines writes lines of a file in full, because users copy them.
+func lintLines(p *console.Page, s console.Style, lead, text string) {
+	if text == "" {
+		return
+	}
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		p.Styled(s, lead+p.Text(line))
+		p.Out.WriteByte('\n')
+	}
+}
+
+func severityStyle(s check.Severity) console.Style {
+	switch s {
+	case check.Error:
+		return console.Red
+	case check.Warning:
+		return console.Yellow
+	}
+	return console.Cyan
+}
+
+// lintSummary writes the counts and what to type next.
+func lintSummary(p *console.Page, r linter.Report) {
+	count := map[check.Severity]int{}
+	fixed, fixable := 0, 0
+	for _, f := range r.Findings {
+		switch {
+		case f.Fixed:
+			fixed++
+			continue
+		case f.Fixable:
+			fixable++
+		}
+		count[f.Severity]++
+	}
+	var parts []string
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{fixed, "fixed"}, {count[check.Error], "error"}, {count[check.Warning], "warning"}, {count[check.Info], "remark"}, {r.Silenced, "silenced"}, {len(r.Skipped), "not read"}} {
+		if c.n > 0 {
+			parts = append(parts, counted(c.n, c.what))
+		}
+	}
+	text := "no findings in " + prose.Count(r.Files, "file")
+	if r.Files == 0 && len(r.Problems) > 0 {
+		text = "nothing was checked"
+	}
+	if len(r.Findings) > 0 {
+		text = prose.Count(r.Files, "file")
+	}
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, ", ")
+	}
+	switch {
+	case fixable > 0 && fixable == len(r.Findings):
+		text += "; --fix mends that"
+	case fixable > 0:
+		text += fmt.Sprintf("; --fix mends %d", fixable)
+	}
+	if count[check.Error]+count[check.Warning]+count[check.Info] > 0 {
+		text += "; what a code means: gpuard doctor --why CODE"
+	}
+	if len(r.Findings) > 0 {
+		p.Out.WriteByte('\n')
+	}
+	advice(p, console.Span{}, console.Normal, text)
+	for i, o := range r.Skipped {
+		if i == 3 && len(r.Skipped) > 4 {
+			p.Paragraph(console.Normal.Of("  "), console.Dim, fmt.Sprintf("and %d more: --json lists them", len(r.Skipped)-i))
+			break
+		}
+		p.Paragraph(console.Normal.Of("  "), console.Dim, p.Text(o.Path+": "+o.Why))
+	}
+}
+
+// counted is a number and its noun in the plural if needed. Adjectives have no plural.
+func counted(n int, what string) string {
+	if n != 1 && (what == "error" || what == "warning" || what == "remark") {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

@@ -1,0 +1,86 @@
+package checkcmd
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app/verify"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/ui/console"
+)
+
+// Verdict writes the result between the output lines of the command: every paragraph begins with "gpuard: ".
+func Verdict(w io.Writer, v *verify.Verification, term console.Term) {
+	p := console.Page{Term: term}
+	p.Paragraph(console.Normal.Of("gpuard: "), console.Normal, p.Text(v.Line()))
+	for _, n := range v.Notes {
+		p.Paragraph(console.Normal.Of("gpuard: note: "), console.Normal, p.Text(n))
+	}
+	if v.Remedy != "" {
+		p.Paragraph(console.Normal.Of("gpuard: to do: "), console.Normal, p.Text(v.Remedy))
+	}
+	_, _ = io.WriteString(w, p.Out.String())
+}
+
+// Verification writes the verdict, then the facts of each source, then the notes and what to do.
+func Verification(w io.Writer, v *verify.Verification, term console.Term) {
+	p := console.Page{Term: term}
+	p.Paragraph(wordStyle(v.Verdict).Of(v.Verdict.Words()+": "), console.Normal, p.Text(v.Text))
+	f := &v.Facts
+	names := func(ids []gpu.UUID) string {
+		if len(ids) == 0 {
+			return "no GPU"
+		}
+		var out []string
+		for _, id := range ids {
+			out = append(out, f.Device(id))
+		}
+		return strings.Join(out, ", ")
+	}
+	said := func(witness, text string) {
+		p.Paragraph(console.Dim.Of(console.Pad(witness, 13, false, "")), console.Normal, p.Text(text))
+	}
+	switch {
+	case len(f.Machine.Devices) == 0:
+		said("environment", "not known: the GPUs could not be read")
+	case f.Unread != "":
+		said("environment", "not known: "+f.Unread)
+	case v.Variable != "":
+		said("environment", v.Variable+" shows "+names(f.Promised))
+	default:
+		said("environment", "no variable is set: "+names(f.Promised))
+	}
+	if v.Lease != "" {
+		said("lease", v.Lease+" has "+names(f.Leased))
+	}
+	for _, s := range v.Sightings {
+		memory := "memory unknown"
+		if s.Memory != nil {
+			memory = s.Memory.String()
+		}
+		said("driver", fmt.Sprintf("%s (process %d) on %s, %s, seen for %.1f s", s.Command, s.PID, f.Device(s.UUID), memory, s.Last-s.First))
+	}
+	switch {
+	case len(v.Sightings) > 0:
+	case f.Unlisted != "":
+		said("driver", "not known: "+f.Unlisted)
+	default:
+		said("driver", fmt.Sprintf("no process of the job on any GPU, watched for %.1f s", v.Watched))
+	}
+	var sentences []string
+	for i := range v.Frameworks {
+		sentences = append(sentences, v.Frameworks[i].Sentence())
+		said("framework", sentences[i])
+	}
+	for _, n := range v.Notes {
+		if !slices.Contains(sentences, n) {
+			p.Paragraph(console.Yellow.Of("note: "), console.Normal, p.Text(n))
+		}
+	}
+	if v.Remedy != "" {
+		p.Paragraph(console.Bold.Of("to do: "), console.Normal, p.Text(v.Remedy))
+	}
+	_, _ = io.WriteString(w, p.Out.String())
+}

@@ -1,0 +1,55 @@
+package projectcmd
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/status"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/jobflags"
+	"gpuard/internal/ui/planview"
+)
+
+// SuperviseProject is the hidden command that up, down and restart start in the background.
+func SuperviseProject(p *cli.Program) *cobra.Command {
+	return &cobra.Command{
+		Use: "project-supervise DIR", Hidden: true, Args: cobra.ExactArgs(1),
+		Short: "Start and end the services of a project (gpuard up starts this)",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return failure.Report(func() error { return services.Supervise(cmd.Context(), p.Host, args[0]) })
+		},
+	}
+}
+
+// KeepInstance is the hidden command that a supervisor starts for each instance. Its flags are those of run.
+func KeepInstance(p *cli.Program) *cobra.Command {
+	o, hash := &jobflags.RunOptions{}, ""
+	cmd := &cobra.Command{
+		Use: "project-keep DIR INSTANCE [flags] [-- COMMAND [ARG...]]", Hidden: true, Args: cobra.MinimumNArgs(2),
+		Short: "Look after one instance of a service (gpuard up starts this)",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			task := services.Task{Dir: args[0], Instance: args[1], Hash: hash}
+			task.Standing = func(s status.Standing) string { return planview.StandingLine(s, time.Now(), 0) }
+			if hash != "" {
+				p.Host.Project = services.Policy(args[0], args[1], hash)
+				var care *job.Care
+				var err error
+				if task.Spec, care, err = o.Parse(p, cmd, args[2:]); err == nil {
+					task.Care = *care // it has a log
+					task.Oversight, err = jobflags.ReadVerify(p, cmd, o.Verify)
+				}
+				if err != nil { // Keep refuses the instance with this error
+					task.Mistake = err
+				}
+			}
+			return failure.Report(func() error { return services.Keep(cmd.Context(), p.Host, task) })
+		},
+	}
+	cmd.Flags().StringVar(&hash, "instance-hash", "", "which start of the instance is meant")
+	o.Add(p, cmd)
+	return cmd
+}

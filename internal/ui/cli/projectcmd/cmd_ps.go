@@ -1,0 +1,183 @@
+package projectcmd
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/core/service"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/failure"
+)
+
+// Ps makes gpuard ps.
+func Ps(p *cli.Program) *cobra.Command {
+	o := &ProjectFlags{}
+	cmd := &cobra.Command{
+		Use:   "ps [flags] [SERVICE...]",
+		Short: "Show the services that are up, and their devices",
+		Long: `Shows each instance of the services that gpuard up has started: state, devices,
+process and age, and the reason if it waits, has failed or cannot be placed.
+gpuard status shows the GPUs of other projects and users.`,
+		Example: `  gpuard ps
+  gpuard ps node                           one service
+  gpuard ps --json                         for scripts`,
+		ValidArgsFunction: CompleteServices(p, o, true),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return failure.Report(func() error {
+				_, view, err := Found(cmd.Context(), p, o.File)
+				var mine Selection
+				if err == nil {
+					mine, err = Named(view, args)
+				}
+				switch {
+				case err != nil && len(args) > 0 && slices.Contains([]string{"a", "ax", "aux"}, args[0]):
+					return failure.Usagef("cannot find a service %q: gpuard ps shows the services of a gpuard.yaml; the processes on the GPUs: gpuard status", args[0])
+				case err != nil:
+					return err
+				case o.JSON:
+					return psJSON(p, cmd, view, mine.Has)
+				}
+				instancesView(p.Out, view, mine.Has, time.Now(), p.Term(p.Out))
+				return nil
+			})
+		},
+	}
+	o.Add(cmd, "answer as one JSON object")
+	return cmd
+}
+
+// PsAnswer is the JSON answer of ps, and of up -d and restart.
+type PsAnswer struct {
+	Schema     string       `json:"schema"`     // "gpuard.ps/1", "gpuard.up/1" or "gpuard.restart/1"
+	Project    string       `json:"project"`    // its name
+	File       string       `json:"file"`       // its gpuard.yaml
+	Machine    string       `json:"machine"`    // --machine of its gpuard up; "" for the hardware
+	Supervised bool         `json:"supervised"` // a supervisor starts and ends instances; without one they keep running
+	Instances  []PsInstance `json:"instances"`  // dependencies first, else in the order of the file
+}
+
+// PsInstance is an instance of a service in the JSON answer.
+type PsInstance struct {
+	Name     string        `json:"name"`     // such as "node-0"
+	Service  string        `json:"service"`  // its service
+	Ordinal  int           `json:"ordinal"`  // its number, from 0
+	State    service.State `json:"state"`    // its state
+	Ready    bool          `json:"ready"`    // it can be used, by the key ready of its service
+	Healthy  *bool         `json:"healthy"`  // by the key healthy of its service; null without that key, or before an answer
+	Why      string        `json:"why"`      // why it waits, how it ended, or why it was refused or is unhealthy; "" for none
+	Wanted   bool          `json:"wanted"`   // false if it was ended by gpuard down or removed from the file
+	Current  bool          `json:"current"`  // it was started with the settings that the file has now
+	PID      int           `json:"pid"`      // of its command; 0 when it does not run
+	Lease    string        `json:"lease"`    // "" without a device
+	Devices  []job.Given   `json:"devices"`  // in the order that it sees them
+	Share    gpu.Bytes     `json:"share"`    // of the memory of each of them; 0 for whole devices
+	Since    *time.Time    `json:"since"`    // of its state; null when it was never started
+	Restarts int           `json:"restarts"` // since it was started by up or restart
+	Exit     *int          `json:"exit"`     // code of its last end; null before the first, after a signal, and if it was not seen
+	Signal   string        `json:"signal"`   // that ended it last; "" for none
+	Command  []string      `json:"command"`  // words of its command
+	Log      string        `json:"log"`      // file with its output
+}
+
+func psJSON(p *cli.Program, cmd *cobra.Command, view *services.View, which func(*services.Row) bool) error {
+	return cli.WriteJSON(p.Out, Instances(cli.SchemaOf(cmd), view, which))
+}
+
+// Instances is the JSON answer about a project.
+func Instances(schema string, view *services.View, which func(*services.Row) bool) PsAnswer {
+	answer := PsAnswer{schema, view.Name, view.File, view.Machine, view.Supervised, []PsInstance{}}
+	for i := range view.Rows {
+		row := &view.Rows[i]
+		if !which(row) {
+			continue
+		}
+		out := PsInstance{Name: row.Name, Service: serviceOf(row), Ordinal: row.Ordinal, State: row.State, Ready: row.Usable(), Healthy: row.Seen.Healthy, Why: row.Why,
+			Wanted: row.Wanted, Current: row.Fresh, PID: row.Main.PID, Lease: row.Lease, Devices: append([]job.Given{}, row.Devices...), Share: row.Share,
+			Restarts: row.Restarts, Exit: row.Exit, Signal: row.Signal, Command: append([]string{}, row.Command...), Log: row.Log}
+		if !row.Since.IsZero() {
+			out.Since = &row.Since
+		}
+		answer.Instances = append(answer.Instances, out)
+	}
+	return answer
+}
+
+// stateWord is the state of an instance in one or two words, and its colour.
+func stateWord(row *services.Row) (string, console.Style) {
+	switch row.State {
+	case service.Running:
+		if !row.Seen.Ready {
+			return "not ready", console.Yellow
+		}
+		if !row.Usable() {
+			return "unhealthy", console.Red
+		}
+		return "running", console.Green
+	case service.Done:
+		return "done", console.Dim
+	case service.Failed, service.Refused:
+		return string(row.State), console.Red
+	case "":
+		return "starting", console.Yellow
+	}
+	return string(row.State), console.Yellow
+}
+
+// whereOf lists the devices of an instance: "GPU 0, GPU 1", or "8 GiB of GPU 2" for a share.
+func whereOf(row *services.Row) string {
+	var labels []string
+	for _, d := range row.Devices {
+		label, _, _ := strings.Cut(d.String(), " (")
+		labels = append(labels, label)
+	}
+	text := strings.Join(labels, ", ")
+	switch {
+	case text == "" && row.State == service.Running:
+		return "no GPU"
+	case text == "":
+		return "-"
+	case row.Share > 0:
+		return row.Share.String() + " of " + text
+	}
+	return text
+}
+
+// remark is the text below the line of an instance; "" if there is none.
+func remark(row *services.Row) string {
+	var parts []string
+	switch {
+	case row.Why != "":
+		parts = append(parts, row.Why)
+	case row.State == service.Done || row.State == service.Failed:
+		if text := howEnded(row); text != "ended" {
+			parts = append(parts, text)
+		}
+	}
+	if row.Restarts > 0 {
+		parts = append(parts, prose.Count(row.Restarts, "restart"))
+	}
+	switch {
+	case !row.Wanted:
+		parts = append(parts, "no longer wanted")
+	case !row.Fresh && alive(row):
+		parts = append(parts, "the file has changed since it was started")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// NothingUp says that nothing of a project is up, and how to start it.
+func NothingUp(view *services.View) string {
+	name := "this project"
+	if view.Name != "" {
+		name = "the project " + prose.Clean(view.Name)
+	}
+	return "nothing of " + name + " is up; to start it: gpuard up -d"
+}

@@ -1,0 +1,248 @@
+// Package projectcmd has the commands about the services of a gpuard.yaml: up, ps, restart, down.
+package projectcmd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/service"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/projectfile"
+)
+
+const (
+	upLong = `Starts the services of a gpuard.yaml, each on devices of its own. It starts
+those that do not run, restarts those that changed in the file, and lets the
+others run. It ends services that are no longer in the file, unless SERVICEs are
+named: then it handles only these and their dependencies.
+
+Shows what they write until all have ended; Ctrl-C ends them, dependents first,
+and Ctrl-C again kills them. With -d they run in the background: see gpuard ps,
+logs, restart and down. If gpuard itself is killed they keep running, and the
+next gpuard up -d finds them again.
+
+A gpuard.yaml that is found here or above runs only if it, and every folder up
+to it, belongs to you or root and no other user can write it. Another user's
+file runs only when you name it: --file FILE.`
+
+	upExample = `  gpuard up                                all services, and what they write
+  gpuard up -d                             in the background
+  gpuard up -d train                       one service, and what it depends on
+  gpuard --machine demo:4xL4 up            on GPUs that do not exist`
+)
+
+// Up makes gpuard up.
+func Up(p *cli.Program) *cobra.Command {
+	o := &upOptions{}
+	cmd := &cobra.Command{
+		Use:   "up [flags] [SERVICE...]",
+		Short: "Start the services of a gpuard.yaml",
+		Long:  upLong, Example: upExample,
+		ValidArgsFunction: CompleteServices(p, &o.ProjectFlags, false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return failure.Report(func() error { return upWith(p, cmd, o, args) })
+		},
+	}
+	cmd.Flags().BoolVarP(&o.detach, "detach", "d", false, "return as soon as they have started, and leave them in the background")
+	o.Add(cmd, "answer as one JSON object, that of gpuard ps (with -d)")
+	return cmd
+}
+
+type upOptions struct {
+	ProjectFlags
+	detach bool
+}
+
+func upWith(p *cli.Program, cmd *cobra.Command, o *upOptions, names []string) error {
+	if o.JSON && !o.detach {
+		return failure.Usagef("cannot use --json without -d: the output of the services is not JSON")
+	}
+	project, err := projectfile.Load(p, o.File)
+	if err != nil {
+		return err
+	}
+	project, err = onlyHere(p, project, names)
+	if err != nil {
+		return err
+	}
+	p.Host.Project = project.Policy
+	if _, err := p.Host.Config(); err != nil { // else every instance would report it
+		return err
+	}
+	wanted, err := projectfile.NeededServices(project, names)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	folder, err := projectfile.Projects(p).Open(project)
+	if err != nil {
+		return err
+	}
+	all := len(names) == 0
+	mine := func(row *services.Row) bool { return all || wanted[serviceOf(row)] }
+	a := &Poller{P: p, Folder: folder, Quiet: o.JSON}
+	t := &eventFinder{only: mine}
+	before, err := folder.Look(ctx)
+	if err != nil {
+		return err
+	}
+	t.compare(before)
+	if o.detach {
+		return upDetached(p, cmd, project, names, a, t)
+	}
+	return upFollowed(ctx, p, project, names, a, t, before)
+}
+
+// upDetached returns when each instance has started, ended, failed or waits for a device.
+func upDetached(p *cli.Program, cmd *cobra.Command, project *service.Project, names []string, a *Poller, t *eventFinder) error {
+	ctx, signals := cmd.Context(), interrupts()
+	change, err := a.Folder.Up(ctx, project, names)
+	if err != nil {
+		return projectfile.AsMistake(err) // of a template
+	}
+	t.markOld(change.Start)
+	first := func(view *services.View) { a.lines(unchanged(view, change)) }
+	return untilBegun(p, cmd, signals, a, t, first)
+}
+
+// waitingForOthers returns events for instances that wait for other instances, which wait too.
+func waitingForOthers(view *services.View, which func(*services.Row) bool) (told []event) {
+	for i := range view.Rows {
+		if row := &view.Rows[i]; which(row) && row.State == service.Waiting && !row.Kept && !inVain(row) {
+			told = append(told, event{name: row.Name, text: waits(row)})
+		}
+	}
+	return told
+}
+
+// unchanged returns events for instances that keep running: otherwise a second up would report nothing.
+func unchanged(view *services.View, change *services.Change) (told []event) {
+	for i := range view.Rows {
+		row := &view.Rows[i]
+		if !slices.Contains(change.Stay, row.Name) {
+			continue
+		}
+		text := doing(row)
+		switch {
+		case row.State == service.Running && row.Usable():
+			text = strings.Replace(startedOn(row), "started", "runs already", 1)
+		case row.State == service.Done:
+			text = "is done"
+		}
+		told = append(told, event{name: row.Name, text: text})
+	}
+	return told
+}
+
+// upFollowed shows the output of the services until they have ended, or a signal ends them.
+func upFollowed(ctx context.Context, p *cli.Program, project *service.Project, names []string, a *Poller, t *eventFinder, before *services.View) error {
+	signals := interrupts(syscall.SIGPIPE)
+	screen := newScreen(p, a.Folder, before, signals)
+	defer screen.Leave()
+	change, err := a.Folder.Up(ctx, project, names)
+	if err != nil {
+		return projectfile.AsMistake(err) // of a template
+	}
+	t.markOld(change.Start)
+	a.Quiet = true
+	last := before
+	first := true
+	err = a.Until(ctx, signals, func(view *services.View) bool {
+		screen.Follow(view, t.only)
+		if first {
+			screen.showEvents(unchanged(view, change))
+			first = false
+		}
+		last = view
+		screen.showEvents(t.compare(view))
+		return Finished(view, t.only)
+	}, Pending(t.only))
+	var by *interrupted
+	switch {
+	case errors.As(err, &by):
+		return endAll(ctx, p, by, signals, a, t, screen, broughtUp(names, last, change))
+	case err != nil:
+		return err
+	}
+	screen.Flush(signals)
+	return endedWell(last, t.only)
+}
+
+// broughtUp returns the services that Ctrl-C ends: those that were named, and the dependencies that were started; nil
+// for all.
+func broughtUp(names []string, view *services.View, change *services.Change) (list []string) {
+	if len(names) == 0 {
+		return nil
+	}
+	list = slices.Clone(names)
+	for i := range view.Rows {
+		row := &view.Rows[i]
+		if slices.Contains(change.Start, row.Name) && !slices.Contains(list, serviceOf(row)) {
+			list = append(list, serviceOf(row))
+		}
+	}
+	return list
+}
+
+// endAll ends the services of list, kills them at the second Ctrl-C, and returns at the third.
+func endAll(ctx context.Context, p *cli.Program, by *interrupted, signals <-chan os.Signal, a *Poller, t *eventFinder, screen *Screen, list []string) error {
+	mine := Selection(list)
+	words := "ending all"
+	if list != nil {
+		words = "ending " + strings.Join(list, ", ")
+	}
+	if by.sig == syscall.SIGPIPE {
+		words = "the reader of the output is gone: " + words
+	}
+	screen.say(words + "; Ctrl-C again kills immediately")
+	for now := false; ; now = true {
+		if err := a.Folder.Down(ctx, list, now); err != nil {
+			return err
+		}
+		err := untilGone(ctx, p, signals, a, mine, func(view *services.View) {
+			screen.Follow(view, t.only)
+			screen.showEvents(t.compare(view))
+		})
+		var again *interrupted
+		switch {
+		case err == nil:
+			screen.Flush(signals)
+			return dieOf(p, by)
+		case !errors.As(err, &again):
+			return err
+		case now:
+			again.how = "some instances are still ending: gpuard ps"
+			return dieOf(p, again)
+		}
+		screen.say("killing what has not ended")
+	}
+}
+
+// Finished reports whether no instance runs or will be started.
+func Finished(view *services.View, which func(*services.Row) bool) bool {
+	for i := range view.Rows {
+		if row := &view.Rows[i]; which(row) && (alive(row) || row.Kept || row.Wanted && !row.Fresh && row.State != service.Waiting) {
+			return false
+		}
+	}
+	return begun(view, which)
+}
+
+// endedWell returns an error if an instance did not succeed. It is silent, because the failure was reported when it
+// happened.
+func endedWell(view *services.View, which func(*services.Row) bool) error {
+	for i := range view.Rows {
+		if row := &view.Rows[i]; row.Wanted && which(row) && row.State != service.Done {
+			return &failure.Shown{Err: errors.New("cannot report success: " + row.Name + " " + doing(row))}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package projectcmd
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/core/service"
+)
+
+// eventFinder finds the events of a project's instances between two views.
+type eventFinder struct {
+	before map[string]services.Row
+	only   func(*services.Row) bool
+	order  []string        // of the instances when first seen, dependencies first
+	ended  map[string]bool // instances whose end was reported, and which did not start again
+}
+
+// event is one line about one instance.
+type event struct {
+	name, text string
+	over       bool // the instance has ended: its output comes before this line
+}
+
+// markOld marks instances as stale, so that their next state is reported as an event.
+func (t *eventFinder) markOld(names []string) {
+	for _, name := range names {
+		row := t.before[name]
+		row.Fresh = false
+		t.before[name] = row
+	}
+}
+
+// compare returns the events between the last view and this one. The first view has none.
+func (t *eventFinder) compare(view *services.View) (told []event) {
+	now := map[string]services.Row{}
+	for i := range view.Rows {
+		row := view.Rows[i]
+		if !t.only(&row) {
+			continue
+		}
+		now[row.Name] = row
+		if !slices.Contains(t.order, row.Name) {
+			t.order = append(t.order, row.Name)
+		}
+		if t.before == nil {
+			continue
+		}
+		if !row.Wanted && hasEnded(&row) {
+			continue // reported by ends
+		}
+		before, known := t.before[row.Name]
+		if !known && row.Wanted && !row.Fresh {
+			continue // the state of an earlier start
+		}
+		if text := eventText(&before, &row); text != "" {
+			told = append(told, event{row.Name, text, alive(&before) && !alive(&row) || row.State == service.Restarting})
+		}
+	}
+	told = append(t.ends(now), told...)
+	t.before = now
+	return told
+}
+
+// ends returns the ends of instances that are not wanted any more. It reports each end once, although the instance
+// stays in the view for a moment. Dependents come first, because they end first.
+func (t *eventFinder) ends(now map[string]services.Row) (told []event) {
+	for _, name := range slices.Backward(t.order) {
+		before, known := t.before[name]
+		row, there := now[name]
+		switch {
+		case there && (row.Wanted || !hasEnded(&row) && (row.State != "" || alive(&row))):
+			if row.State != "" { // without a state its keeper may be exiting
+				delete(t.ended, name)
+			}
+		case known && alive(&before) && !t.ended[name]:
+			text := "ended"
+			if there && row.State != "" {
+				text = doing(&row)
+			}
+			told = append(told, event{name, text, true})
+			if t.ended == nil {
+				t.ended = map[string]bool{}
+			}
+			t.ended[name] = true
+		}
+	}
+	return told
+}
+
+// eventText is the text of the event between two states of an instance; "" if there is none.
+func eventText(before, now *services.Row) string {
+	other := now.State != before.State
+	switch now.State {
+	case service.Waiting:
+		// A wait for another instance is short, or that instance has an event itself.
+		if now.Why != before.Why && (now.Kept || inVain(now)) {
+			return waits(now)
+		}
+	case service.Running:
+		started := other || !now.Since.Equal(before.Since) || now.Restarts != before.Restarts
+		ready := now.Ready != nil && now.Seen.Ready
+		switch {
+		case started && ready:
+			return startedOn(now) + ", and is ready"
+		case started:
+			return startedOn(now)
+		case ready && !before.Seen.Ready:
+			return "is ready"
+		case unhealthy(now) && !unhealthy(before):
+			return doing(now)
+		case unhealthy(before) && !unhealthy(now):
+			return "is healthy again"
+		}
+	case service.Restarting:
+		if other || now.Restarts != before.Restarts {
+			return cmp.Or(strings.TrimPrefix(prose.Clean(now.Why), "the command "), howEnded(now)+", and is started again")
+		}
+	case service.Done, service.Failed, service.Refused:
+		if other || now.Fresh && !before.Fresh {
+			return doing(now)
+		}
+	}
+	return ""
+}
+
+func waits(row *services.Row) string {
+	why := prose.Clean(row.Why)
+	if strings.HasPrefix(why, "waits") {
+		return why
+	}
+	return "waits: " + why
+}
+
+func startedOn(row *services.Row) string {
+	text := "started without a GPU"
+	if len(row.Devices) > 0 {
+		var names []string
+		for _, d := range row.Devices {
+			names = append(names, d.String())
+		}
+		text = "started on " + strings.Join(names, ", ")
+	}
+	if row.Share > 0 {
+		text += ", a share of " + row.Share.String()
+	}
+	if row.Restarts > 0 {
+		text += ", " + prose.Count(row.Restarts, "restart")
+	}
+	return text
+}

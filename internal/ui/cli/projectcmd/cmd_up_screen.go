@@ -1,0 +1,157 @@
+package projectcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/ui/cli"
+)
+
+// Screen shows the output and the events of instances, line by line. One goroutine writes, so that a reader that
+// stopped reading does not prevent the end of the services.
+type Screen struct {
+	cli.Printer
+	p       *cli.Program
+	signals chan<- os.Signal // gets SIGPIPE if the reader is gone
+	logs    *services.Logs
+	stop    context.CancelFunc
+	ended   chan struct{}
+
+	mu      sync.Mutex
+	told    []event
+	rows    []services.Row // instances to follow from now on
+	known   []string       // all instances that are followed
+	closing bool
+}
+
+// newScreen shows output that is written after this call.
+func newScreen(p *cli.Program, folder *services.Folder, before *services.View, signals chan<- os.Signal) *Screen {
+	logs := services.NewLogs()
+	logs.Skip(folder, before)
+	out := p.NewPrinter()
+	out.Brief = true
+	return Showing(p, logs, out, signals)
+}
+
+// Showing starts a screen for logs and takes ownership of them.
+func Showing(p *cli.Program, logs *services.Logs, out cli.Printer, signals chan<- os.Signal) *Screen {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Screen{p: p, signals: signals, logs: logs, stop: stop, ended: make(chan struct{}), Printer: out, known: slices.Clone(out.Names)}
+	go s.run(ctx)
+	return s
+}
+
+// Leave gives the terminal back.
+func (s *Screen) Leave() { s.stop() }
+
+// Follow adds the instances that are not followed yet.
+func (s *Screen) Follow(view *services.View, which func(*services.Row) bool) {
+	s.change(func() {
+		for i := range view.Rows {
+			row := &view.Rows[i]
+			if which(row) && row.Log != "" && !slices.Contains(s.known, row.Name) {
+				s.known, s.rows = append(s.known, row.Name), append(s.rows, *row)
+			}
+		}
+	})
+}
+
+// showEvents shows events. The end of an instance comes after its output.
+func (s *Screen) showEvents(told []event) {
+	if len(told) > 0 {
+		s.change(func() { s.told = append(s.told, told...) })
+	}
+}
+
+// say shows a line of gpuard itself.
+func (s *Screen) say(text string) { s.showEvents([]event{{text: text}}) }
+
+// Flush returns when everything is shown, or at a signal: the reader may have stopped reading. A reader that is gone, which
+// every write tells again (SIGPIPE), keeps nothing waiting.
+func (s *Screen) Flush(signals <-chan os.Signal) {
+	s.change(func() { s.closing = true })
+	for {
+		select {
+		case <-s.ended:
+			return
+		case sig := <-signals:
+			if sig != syscall.SIGPIPE {
+				return
+			}
+		}
+	}
+}
+
+func (s *Screen) change(how func()) {
+	s.mu.Lock()
+	how()
+	s.mu.Unlock()
+	s.logs.Look()
+}
+
+func (s *Screen) run(ctx context.Context) {
+	defer close(s.ended)
+	defer s.logs.Close()
+	for {
+		s.mu.Lock()
+		told, rows, closing := s.told, s.rows, s.closing
+		s.told, s.rows = nil, nil
+		s.mu.Unlock()
+		for i := range rows {
+			s.logs.Add(rows[i], services.AllLines)
+			s.Name(rows[i].Name)
+		}
+		s.printEvents(told, false)
+		s.drain(ctx)
+		s.printEvents(told, true)
+		if closing {
+			for line, ok := s.logs.Unended(); ok; line, ok = s.logs.Unended() {
+				s.line(line)
+			}
+			return
+		}
+		if s.logs.Wait(ctx) != nil {
+			return
+		}
+	}
+}
+
+// drain shows the lines that exist now, for at most 100 ms: an instance that writes all the time must not delay events.
+func (s *Screen) drain(ctx context.Context) {
+	for end := time.Now().Add(100 * time.Millisecond); ctx.Err() == nil && time.Now().Before(end); {
+		line, ok := s.logs.Now()
+		if !ok {
+			return
+		}
+		s.line(line)
+	}
+	s.logs.Look()
+}
+
+func (s *Screen) printEvents(told []event, over bool) {
+	for _, h := range told {
+		if h.over == over {
+			fmt.Fprintln(s.p.Err, strings.Join(strings.Fields("gpuard: "+h.name+" "+h.text), " "))
+		}
+	}
+}
+
+// line shows one line. If the reader is gone it discards all further output and sends SIGPIPE.
+func (s *Screen) line(line services.Line) {
+	if err := s.Print(line); errors.Is(err, syscall.EPIPE) {
+		s.Out = io.Discard
+		select {
+		case s.signals <- syscall.SIGPIPE:
+		default:
+		}
+	}
+}

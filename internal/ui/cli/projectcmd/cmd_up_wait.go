@@ -1,0 +1,263 @@
+package projectcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/core/service"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
+)
+
+// Poller reads the state of a project until a condition is met.
+type Poller struct {
+	P      *cli.Program
+	Folder *services.Folder
+	Quiet  bool // draws nothing: the output is JSON, or the screen shows logs
+
+	drawn bool
+	began time.Time
+}
+
+// Intervals of poller.
+const (
+	showAfter = time.Second     // a shorter wait is not shown
+	pollEvery = 5 * time.Second // poll interval without a change event: a killed process sends none
+)
+
+// Until calls each with every new view until it returns true. On a terminal it shows, after a second, the text of
+// pending. The error is an *interrupted if a signal came.
+func (a *Poller) Until(ctx context.Context, signals <-chan os.Signal, each func(*services.View) bool, pending func(*services.View) string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changes := a.Folder.Changes(ctx)
+	tick := time.NewTicker(showAfter)
+	defer tick.Stop()
+	defer a.wipe()
+	a.began = time.Now()
+	for {
+		view, err := a.Folder.Look(ctx)
+		if err != nil {
+			return err
+		}
+		looked := time.Now()
+		if each(view) {
+			return nil
+		}
+		if err := a.Folder.Mend(ctx); err != nil {
+			return err
+		}
+		for idle := true; idle; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case sig := <-signals:
+				return &interrupted{sig: sig}
+			case <-changes:
+				idle = false
+			case <-tick.C:
+				idle = time.Since(looked) < pollEvery
+				a.draw(pending(view))
+			}
+		}
+	}
+}
+
+// untilGone waits for the end of all instances of mine. It ignores SIGPIPE.
+func untilGone(ctx context.Context, p *cli.Program, signals <-chan os.Signal, a *Poller, mine Selection, each func(*services.View)) error {
+	running := func(row *services.Row) bool { return mine.Has(row) && (alive(row) || row.Kept) }
+	for {
+		err := a.Until(ctx, signals, func(view *services.View) bool {
+			each(view)
+			return first(view, running) == nil
+		}, func(view *services.View) string {
+			if row := first(view, running); row != nil {
+				return row.Name + " " + doing(row)
+			}
+			return ""
+		})
+		var by *interrupted
+		if !errors.As(err, &by) || by.sig != syscall.SIGPIPE {
+			return err
+		}
+	}
+}
+
+// first is the first row for which the function returns true; nil if there is none.
+func first(view *services.View, which func(*services.Row) bool) *services.Row {
+	for i := range view.Rows {
+		if which(&view.Rows[i]) {
+			return &view.Rows[i]
+		}
+	}
+	return nil
+}
+
+// draw shows the text on a terminal, if gpuard is in the foreground.
+func (a *Poller) draw(text string) {
+	if a.Quiet || text == "" || !a.P.Term(a.P.Err).TTY || !cli.OnScreen(a.P) {
+		return
+	}
+	a.drawn = true
+	const lead = "gpuard: "
+	page := console.Page{Term: a.P.Term(a.P.Err)}
+	width := max(page.Term.Width-len(lead)-1, 1) // in the last column some terminals begin a new line
+	fmt.Fprint(a.P.Err, "\r\x1b[K"+lead+console.Cut(page.Text(text)+", "+console.AgeText(time.Since(a.began)), width, page.Dots()))
+}
+
+// wipe erases the drawn line. Call it before other output.
+func (a *Poller) wipe() {
+	if a.drawn && cli.OnScreen(a.P) {
+		fmt.Fprint(a.P.Err, "\r\x1b[K")
+	}
+	a.drawn = false
+}
+
+// lines writes events.
+func (a *Poller) lines(told []event) {
+	if len(told) == 0 || a.Quiet {
+		return
+	}
+	a.wipe()
+	for _, h := range told {
+		fmt.Fprintf(a.P.Out, "%s %s\n", h.name, h.text)
+	}
+}
+
+// begun reports whether all instances of which are ready, have ended, wait in line for a device, or wait for one that
+// does.
+func begun(view *services.View, which func(*services.Row) bool) bool {
+	return slowest(view, which) == nil
+}
+
+// slowest is the first instance for which begun is false; nil if there is none.
+func slowest(view *services.View, which func(*services.Row) bool) *services.Row {
+	stuck := map[string]bool{} // services with an instance that will not be ready soon
+	var open []*services.Row
+	for i := range view.Rows {
+		row := &view.Rows[i]
+		switch {
+		case !row.Wanted, row.Settled() && row.State == service.Running && row.Usable():
+		case row.Settled() && row.State == service.Done:
+		case row.Settled(), row.Fresh && (row.State == service.Waiting && row.Kept || row.State == service.Restarting):
+			stuck[serviceOf(row)] = true
+		default:
+			open = append(open, row)
+		}
+	}
+	for again := true; again; {
+		again = false
+		for i, row := range open {
+			if row != nil && row.State == service.Waiting && dependsOn(row, stuck) {
+				stuck[serviceOf(row)], open[i], again = true, nil, true
+			}
+		}
+	}
+	for _, row := range open {
+		if row != nil && which(row) {
+			return row
+		}
+	}
+	return nil
+}
+
+func dependsOn(row *services.Row, on map[string]bool) bool {
+	for _, d := range row.After {
+		if on[d.Service] {
+			return true
+		}
+	}
+	return false
+}
+
+// Pending describes the slowest instance.
+func Pending(which func(*services.Row) bool) func(*services.View) string {
+	return func(view *services.View) string {
+		row := slowest(view, which)
+		if row == nil {
+			return ""
+		}
+		return row.Name + " " + doing(row)
+	}
+}
+
+// doing is the state of an instance in a few words.
+func doing(row *services.Row) string {
+	switch row.State {
+	case service.Waiting:
+		return waits(row)
+	case service.Running:
+		if !row.Seen.Ready {
+			return strings.TrimSuffix("is not ready yet: "+prose.Clean(row.Why), ": ")
+		}
+		if !row.Usable() {
+			return "is unhealthy: " + prose.Clean(row.Why)
+		}
+		return "runs"
+	case service.Ending:
+		return "is ending"
+	case service.Restarting:
+		return "is about to be restarted"
+	case service.Done:
+		return howEnded(row)
+	case service.Failed:
+		return "failed: " + cmp.Or(prose.Clean(row.Why), howEnded(row))
+	case service.Refused:
+		return "cannot be started: " + prose.Clean(row.Why)
+	}
+	return "is starting"
+}
+
+// failing reports whether an instance failed and will be restarted. That may repeat for ever, so up -d does not wait
+// for it.
+func failing(row *services.Row) bool {
+	return row.State == service.Restarting && (row.Exit == nil || *row.Exit != 0)
+}
+
+// outcome returns an error if instances could not be started, failed, or wait for one that did.
+func outcome(view *services.View, which func(*services.Row) bool) error {
+	lost := map[string]bool{} // services
+	for again := true; again; {
+		again = false
+		for i := range view.Rows {
+			row := &view.Rows[i]
+			if name := serviceOf(row); !lost[name] && row.Wanted && (hasFailed(row) || row.State == service.Waiting && !row.Kept && dependsOn(row, lost)) {
+				lost[name], again = true, true
+			}
+		}
+	}
+	bad, good := []string{}, 0
+	for i := range view.Rows {
+		row := &view.Rows[i]
+		switch {
+		case !row.Wanted || !which(row):
+		case hasFailed(row), failing(row), row.State == service.Waiting && !row.Kept && dependsOn(row, lost):
+			bad = append(bad, row.Name)
+		default:
+			good++
+		}
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	text := "cannot bring up " + strings.Join(bad[:min(len(bad), 8)], ", ")
+	if more := len(bad) - 8; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if good > 0 {
+		text += fmt.Sprintf("; %d of %d are up", good, good+len(bad))
+	}
+	return fmt.Errorf("%s; gpuard ps says why, gpuard logs what they wrote", text)
+}
+
+func hasFailed(row *services.Row) bool {
+	return row.State == service.Failed || row.State == service.Refused || unhealthy(row)
+}

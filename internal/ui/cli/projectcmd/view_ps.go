@@ -1,0 +1,40 @@
+package projectcmd
+
+import (
+	"io"
+	"time"
+
+	"gpuard/internal/app/services"
+	"gpuard/internal/ui/console"
+)
+
+// instancesView writes the instances of a project, one line each, with remarks below.
+func instancesView(w io.Writer, view *services.View, which func(*services.Row) bool, now time.Time, term console.Term) {
+	v := &console.RowsPage{Page: console.Page{Term: term}}
+	var rows []console.TableRow
+	running := false
+	for i := range view.Rows {
+		row := &view.Rows[i]
+		if !which(row) {
+			continue
+		}
+		word, style := stateWord(row)
+		since := ""
+		if !row.Since.IsZero() {
+			since = console.AgeText(now.Sub(row.Since))
+		}
+		rows = append(rows, console.TableRow{Name: row.Name, State: style.Of(word), Where: whereOf(row), PID: row.Main.PID, Since: since, Remark: remark(row)})
+		running = running || alive(row)
+	}
+	if len(rows) == 0 {
+		v.Paragraph(console.Span{}, console.Normal, v.Text(NothingUp(view)))
+		_, _ = io.WriteString(w, v.Out.String())
+		return
+	}
+	v.WriteTable(console.RowHeads{Name: "INSTANCE", State: "STATE", PID: "PID", Since: "SINCE"}, rows)
+	if running && !view.Supervised {
+		v.Line()
+		v.Paragraph(console.Yellow.Of("! "), console.Normal, "gpuard was killed: instances keep running, but nothing starts or ends them. To supervise them again: gpuard up -d")
+	}
+	_, _ = io.WriteString(w, v.Out.String())
+}

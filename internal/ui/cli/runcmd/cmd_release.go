@@ -1,0 +1,92 @@
+package runcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/leases"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+)
+
+// Release makes gpuard release.
+func Release(p *cli.Program) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "release [LEASE]",
+		Short: "Give a reserved GPU back before its time",
+		Long: `A lease ends with its command. If a process that the command started (a tmux
+server, a daemon) still has the lease's descriptor open, gpuard status shows it,
+and release ends the lease. A lease of gpuard reserve can be given back at any
+time; its process keeps running with the variables that it has. The lease of
+a running command of gpuard run is not released: end the command instead. In a
+shell with a lease, release alone gives that one back.`,
+		Example: "  gpuard release k3f9\n  gpuard release       the lease of this shell",
+		Args:    func(a0 *cobra.Command, a1 []string) error { return oneLease(p, a0, a1) },
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, flagset.NoFiles
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompleteWithin)
+			defer cancel()
+			return leases.OwnLeases(ctx, p.Host), flagset.NoFiles
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return failure.Report(func() error {
+				if len(args) == 0 {
+					lease, _ := p.Host.Env.Lookup("GPUARD_LEASE")
+					args = []string{lease}
+				}
+				l, err := leases.Release(cmd.Context(), p.Host, args[0])
+				if err == nil && asJSON {
+					return cli.WriteJSON(p.Out, releasedAnswer{"gpuard.release/1", l.ID})
+				}
+				switch {
+				case err != nil:
+				case l.IsReservation():
+					fmt.Fprintf(p.Out, "released %s\n", l.ID)
+				case l.Apart && inside(p, l.ID):
+					fmt.Fprintf(p.Out, "released %s; process %d keeps running with the variables that it has: for other GPUs open a new shell, or write gpuard run --any\n", l.ID, l.PID)
+				case l.Apart:
+					fmt.Fprintf(p.Out, "released %s; process %d keeps running with the variables that it has\n", l.ID, l.PID)
+				case l.Stuck() != nil:
+					fmt.Fprintf(p.Out, "released %s; process %d, which held it, is stopped: kill -CONT %[2]d continues it\n", l.ID, l.Stuck().PID)
+				default:
+					fmt.Fprintf(p.Out, "released %s\n", l.ID)
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "answer as one JSON object")
+	return cmd
+}
+
+// inside reports whether the caller runs in this lease.
+func inside(p *cli.Program, lease string) bool {
+	mine, _ := p.Host.Env.Lookup("GPUARD_LEASE")
+	return mine == lease
+}
+
+// releasedAnswer is the JSON answer of release.
+type releasedAnswer struct {
+	Schema string `json:"schema"` // "gpuard.release/1"
+	Lease  string `json:"lease"`  // the lease that has ended
+}
+
+// oneLease accepts the name of a lease, or none inside of one.
+func oneLease(p *cli.Program, _ *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0 && !inside(p, ""):
+		return nil
+	case len(args) == 0:
+		return errors.New("cannot release: name the lease, such as gpuard release k3f9; gpuard status lists them")
+	case len(args) > 1:
+		return fmt.Errorf("cannot release %d leases with one command: name one", len(args))
+	}
+	return nil
+}

@@ -1,0 +1,117 @@
+package runcmd
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/run"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/jobflags"
+	"gpuard/internal/ui/planview"
+)
+
+// ended is the JSON line at the end of a supervised run.
+type ended struct {
+	Schema   string        `json:"schema"`           // "gpuard.run-end/1"
+	Lease    string        `json:"lease"`            // of the last start; "" without a device
+	Devices  []job.Given   `json:"devices"`          // of the last start
+	Starts   int           `json:"starts"`           // how often the command was started
+	Seconds  float64       `json:"seconds"`          // run time, the sum of all starts
+	Code     int           `json:"exit"`             // its exit code; -1 when a signal ended it
+	Signal   string        `json:"signal,omitempty"` // that ended it: "SIGKILL"
+	TimedOut bool          `json:"timed_out"`        // --timeout ended it
+	Peak     *gpu.Bytes    `json:"host_memory_peak"` // largest host memory of one of its processes; null unknown, as when it is less than that of gpuard
+	HeldBy   []job.Blocker `json:"held_by"`          // processes that still hold the lease
+	Notes    []string      `json:"notes"`            // remarks since the last start
+}
+
+// supervise runs the command as a child of gpuard. It returns only if the command could not be started.
+func supervise(p *cli.Program, cmd *cobra.Command, l *run.Launch, care *job.Care, o *jobflags.RunOptions) error {
+	r, end, err := l.Supervise(cmd.Context(), *care, func(l *run.Launch, pid int) error { return announce(p, l, pid, o) })
+	if err != nil {
+		return err
+	}
+	l.Log(ending(r))
+	switch {
+	case o.JSON:
+		err = cli.LineJSON(p.Err, ended{"gpuard.run-end/1", r.Lease, append([]job.Given{}, r.Devices...), r.Starts,
+			float64(r.Ran.Milliseconds()) / 1000, r.Code, r.Signal, r.TimedOut, r.Peak, append([]job.Blocker{}, r.HeldBy...), append([]string{}, p.Said...)})
+	case !o.Quiet:
+		err = p.Tell(ending(r))
+		if text := remaining(r); text != "" {
+			p.Host.Say(text)
+		}
+	}
+	_ = err // the command's own end counts
+	end()
+	return nil
+}
+
+// announce reports the devices: as text before the start, or as JSON after it, with the PID of the command.
+func announce(p *cli.Program, l *run.Launch, pid int, o *jobflags.RunOptions) error {
+	switch {
+	case o.JSON && pid != 0:
+		l.Plan.Notes = append(p.Said, l.Plan.Notes...)
+		p.Said = nil
+		return cli.LineJSON(p.Err, started{"gpuard.run/1", l.Lease, pid, planview.WithLists(l.Plan), l.Ranks()})
+	case !o.JSON && !o.Quiet && pid == 0:
+		for _, n := range l.Plan.Notes {
+			_ = p.Tell(n)
+		}
+		if line := l.Announce(); line != "" {
+			_ = p.Tell(line)
+		}
+	}
+	return nil
+}
+
+// ending is the last line of a run: devices, run time, exit code or signal, and peak host memory.
+func ending(r *job.Result) string {
+	where := []string{}
+	for _, d := range r.Devices {
+		where = append(where, d.String())
+	}
+	if len(where) == 0 {
+		where = []string{"no GPU"}
+	}
+	how := fmt.Sprintf("exit %d", r.Code)
+	if r.Signal != "" {
+		how = r.Signal
+	}
+	if r.TimedOut {
+		how = "exit 124, ended by --timeout; the command itself: " + how
+	}
+	parts := []string{strings.Join(where, ", "), "ran " + console.ElapsedText(r.Ran), how}
+	if r.Starts > 1 {
+		parts = append(parts, fmt.Sprintf("%d starts", r.Starts))
+	}
+	if r.Peak != nil {
+		parts = append(parts, fmt.Sprintf("at most %s of host memory in one process", *r.Peak))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// remaining names the processes that hold the lease after the command ended; "" if there are none.
+func remaining(r *job.Result) string {
+	if len(r.HeldBy) == 0 {
+		return ""
+	}
+	var names []string
+	for _, b := range r.HeldBy[:min(len(r.HeldBy), 4)] {
+		name := fmt.Sprintf("PID %d (%s)", b.PID, prose.Clean(b.Command))
+		if b.Stopped {
+			name = fmt.Sprintf("PID %d (%s, stopped: kill -CONT %[1]d)", b.PID, prose.Clean(b.Command))
+		}
+		names = append(names, name)
+	}
+	if more := len(r.HeldBy) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("processes of the command still hold lease %s: %s; end them, or type: gpuard release %s", r.Lease, strings.Join(names, ", "), r.Lease)
+}

@@ -1,0 +1,389 @@
+package seecmd
+
+import (
+	"bytes"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/compare"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/app/machine"
+	core "gpuard/internal/core/compare"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+	"gpuard/internal/ui/jobflags"
+	"gpuard/internal/ui/projectfile"
+)
+
+type compareOptions struct {
+	arms, metrics, device []string
+	repeat, warmup        int
+	seed                  uint64
+	load, file            string
+	csv, chart            string
+	json                  bool
+}
+
+const (
+	compareLong = `Runs the same commands in several placements on this machine, again and again,
+and says what follows: medians, ratios with 95 % confidence intervals, and
+whether a difference could be shown at all. The arms take turns in an order that
+is drawn, and each run has leases of its own. The commands are called A, B, …
+
+Arms: alone (one after the other, each on a GPU without the others), together
+(all on one GPU), together:shares (each with an equal share of its memory),
+together:mps (the same through MPS), apart (each on a GPU of its own), mig or
+mig:PROFILE (each on a slice of one GPU). The first one is what the others are
+compared with.
+
+Besides time, load, memory, power and clocks it compares numbers that the
+commands print: --metric NAME=REGEX takes the first group of the last match,
+--metric NAME=json:KEY the key of the last JSON object on a line of its own.
+
+Exit codes: 0 all runs count, 1 a command failed in some, 122 never on this
+machine, 125 gpuard failed or was used wrongly, 126 not executable, 127 not
+found.`
+
+	compareExample = `  gpuard compare -- python a.py --and -- python b.py
+  gpuard compare --arms together,apart --repeat 10 -- ./serve --and -- ./train
+  gpuard compare --metric 'img/s=([0-9.]+) img/s' -- ./a --and -- ./b
+  gpuard compare -f gpuard.yaml --load ./clients.sh llm image`
+)
+
+// and is the word between two commands.
+const and = "--and"
+
+// Compare makes gpuard compare.
+func Compare(p *cli.Program) *cobra.Command {
+	o := &compareOptions{}
+	cmd := &cobra.Command{
+		Use:   "compare [flags] -- COMMAND [ARG...] --and -- COMMAND [ARG...]",
+		Short: "Compare speeds: one at a time, sharing, on own GPUs",
+		Long:  compareLong, Example: compareExample,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: p.Programs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return failure.AsRun(compareWith(p, cmd, args, o))
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	flagset.ListVar(f, &o.arms, "arms", []string{string(core.Alone), string(core.Together), string(core.Apart)}, "`LIST` of placements")
+	f.IntVar(&o.repeat, "repeat", 5, "run each arm `N` times")
+	f.IntVar(&o.warmup, "warmup", 1, "before that, `N` times without counting")
+	f.Uint64Var(&o.seed, "seed", 1, "`NUMBER` from which the order of the runs is drawn")
+	f.StringArrayVar(&o.metrics, "metric", nil, "a number that the commands print, `NAME=REGEX` or NAME=json:KEY; may be repeated")
+	flagset.ListVar(f, &o.device, "device", nil, "`LIST` of the GPUs to use, as for gpuard run (default: those that it would take)")
+	f.BoolVar(&o.json, "json", false, "answer as one JSON object at the end")
+	f.StringVar(&o.load, "load", "", "for servers: a shell `COMMAND` that uses one of them, named in GPUARD_COMPARE, while it runs; metrics are what it prints")
+	f.StringVarP(&o.file, "file", "f", "", "with --load: compare services of this `FILE`, such as gpuard.yaml; write the names of the services in place of the commands")
+	f.StringVar(&o.csv, "csv", "", "also write all runs into `FILE`")
+	f.StringVar(&o.chart, "chart", "", "also draw the medians into `FILE`, an .svg or .png")
+	jobflags.AddPrivateState(p, cmd)
+	var arms []string
+	for _, arm := range core.Arms() {
+		arms = append(arms, string(arm))
+	}
+	_ = cmd.RegisterFlagCompletionFunc("arms", cobra.FixedCompletions(arms, flagset.NoFiles))
+	_ = cmd.RegisterFlagCompletionFunc("repeat", cobra.FixedCompletions([]string{"5", "10", "20"}, flagset.NoFiles))
+	for _, name := range []string{"warmup", "seed", "metric"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	return cmd
+}
+
+// compared is the JSON answer of compare.
+type compared struct {
+	Schema     string            `json:"schema"`     // "gpuard.compare/1"
+	Commands   []comparedCommand `json:"commands"`   // in the order they were given
+	GPUs       []comparedGPU     `json:"gpus"`       // that were used, without MIG slices
+	Repeat     int               `json:"repeat"`     // runs of each arm that were asked for
+	Warmup     int               `json:"warmup"`     // runs of each arm before those
+	Seed       uint64            `json:"seed"`       // of the order
+	Complete   bool              `json:"complete"`   // false: it was interrupted
+	Conclusion []string          `json:"conclusion"` // what follows, in words
+	Warnings   []string          `json:"warnings"`   // what makes that doubtful
+	Arms       []core.Summary    `json:"arms"`       // the first is what the others are compared with
+	Quantities []core.Quantity   `json:"quantities"` // each one in each arm
+	Runs       []core.Run        `json:"runs"`       // all, in the order they were made
+	Outputs    string            `json:"outputs"`    // folder with what failed commands printed; "" there is none
+	Notes      []string          `json:"notes"`      // remarks
+}
+
+// comparedCommand is one command.
+type comparedCommand struct {
+	Command string   `json:"command"` // its letter
+	Service string   `json:"service"` // its name in the gpuard.yaml; "" it is none
+	Argv    []string `json:"argv"`
+}
+
+// comparedGPU is one GPU.
+type comparedGPU struct {
+	UUID gpu.UUID `json:"uuid"`
+	Name string   `json:"name"`
+}
+
+func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOptions) error {
+	if err := jobflags.FillDefaults(p, cmd); err != nil {
+		return err
+	}
+	r := &compare.Request{Warmup: o.warmup, Repeat: o.repeat, Seed: o.seed, Devices: o.device, Load: o.load}
+	var err error
+	if o.file != "" {
+		r.Commands, err = comparedServices(p, o, args)
+	} else {
+		r.Commands = splitCommands(args)
+	}
+	if err != nil {
+		return err
+	}
+	if err := o.read(r); err != nil {
+		return failure.AsUsage(jobflags.AtDefault(p, err))
+	}
+	for flag, path := range map[string]string{"csv": o.csv, "chart": o.chart} {
+		if path == "" {
+			continue
+		}
+		if err := jobflags.CheckWritable(flag, path, path); err != nil { // better now than after an hour
+			return failure.AsUsage(err)
+		}
+	}
+	if o.chart != "" && p.Views.Compared == nil {
+		return p.View()
+	}
+	show, wipe := compareProgress(p, o.json)
+	got, broken := compare.Run(cmd.Context(), p.Host, r, show)
+	if wipe(); broken != nil && len(got.Runs) == 0 {
+		return broken
+	}
+	a := comparedAnswer(cmd, o, r, got)
+	a.Notes = append(a.Notes, p.Said...)
+	if a.Complete = a.Complete && broken == nil; broken != nil && o.json {
+		a.Notes = append(a.Notes, broken.Error())
+	}
+	if err := showCompared(p, o, a); err != nil {
+		return err
+	}
+	switch {
+	case broken != nil && o.json:
+		return &failure.Coded{Err: &failure.Shown{Err: broken}, Code: exit.Run(broken)}
+	case broken != nil:
+		return broken
+	}
+	if got.Interrupted != nil {
+		compare.Die(got.Interrupted)
+	}
+	if slices.ContainsFunc(got.Runs, func(run core.Run) bool { return run.Problem != "" }) {
+		return &failure.Coded{Err: &failure.Shown{Err: errors.New("some runs do not count")}, Code: 1}
+	}
+	return nil
+}
+
+// splitCommands are the commands between the words --and, each of which may be followed by --.
+func splitCommands(args []string) (list []compare.Command) {
+	add := func(argv []string) {
+		list = append(list, compare.Command{Name: core.Letter(len(list)), Argv: argv})
+	}
+	for len(args) > 0 {
+		end := slices.Index(args, and)
+		if end < 0 {
+			add(args)
+			break
+		}
+		add(args[:end])
+		if args = args[end+1:]; len(args) > 0 && args[0] == "--" {
+			args = args[1:]
+		}
+		if len(args) == 0 {
+			add(nil)
+		}
+	}
+	return list
+}
+
+// comparedServices are services of a gpuard.yaml. Where they run is what is compared, so their own flags do not count.
+func comparedServices(p *cli.Program, o *compareOptions, names []string) (list []compare.Command, err error) {
+	if o.load == "" {
+		return nil, failure.Usagef("cannot compare services without --load: they do not end by themselves; add --load 'COMMAND', which uses the service named in GPUARD_COMPARE and ends")
+	}
+	project, err := projectfile.Load(p, o.file)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		_, one, err := projectfile.Projects(p).Instance(project, name)
+		if err != nil {
+			return nil, err
+		}
+		if len(one.Command) == 0 {
+			return nil, failure.Usagef("cannot compare service %s: it has several instances; name services with one", name)
+		}
+		c := compare.Command{Name: name, Argv: one.Command, Dir: one.WorkDir}
+		for _, pair := range one.Env {
+			name, value, _ := strings.Cut(pair, "=")
+			c.Env = append(c.Env, visible.Var{Name: name, Value: value})
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// read reads the flags, and checks what they and the commands are.
+func (o *compareOptions) read(r *compare.Request) (err error) {
+	if err := r.Check(); err != nil {
+		return err
+	}
+	if err := jobflags.RefuseRange("device", o.device); err != nil {
+		return err
+	}
+	if r.Arms, err = core.ParseArms(o.arms); err != nil {
+		return err
+	}
+	for _, text := range o.metrics {
+		m, err := core.ParseMetric(text)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(r.Metrics, func(other core.Metric) bool { return other.Name == m.Name }) {
+			return failure.Usagef("cannot use two metrics that are called %s: give each a name of its own", m.Name)
+		}
+		r.Metrics = append(r.Metrics, m)
+	}
+	if o.chart != "" && !strings.HasSuffix(o.chart, ".svg") && !strings.HasSuffix(o.chart, ".png") {
+		return failure.Usagef("cannot draw into %s: its name must end in .svg or .png", o.chart)
+	}
+	return nil
+}
+
+func comparedAnswer(cmd *cobra.Command, o *compareOptions, r *compare.Request, got *compare.Result) *compared {
+	a := &compared{Schema: cli.SchemaOf(cmd), Commands: []comparedCommand{}, GPUs: []comparedGPU{}, Repeat: o.repeat, Warmup: o.warmup, Seed: o.seed, Complete: got.Interrupted == nil,
+		Conclusion: got.Answer.Conclusion, Warnings: got.Answer.Warnings, Arms: got.Answer.Arms, Quantities: got.Answer.Quantities, Runs: got.Runs, Outputs: got.Kept, Notes: []string{}}
+	for i, c := range r.Commands {
+		one := comparedCommand{Command: core.Letter(i), Argv: c.Argv}
+		if one.Command != c.Name {
+			one.Service = c.Name
+		}
+		a.Commands = append(a.Commands, one)
+	}
+	for i := range got.Devices {
+		a.GPUs = append(a.GPUs, comparedGPU{got.Devices[i].UUID, got.Devices[i].Name})
+	}
+	return a
+}
+
+// compareProgress shows on a terminal which run goes, and when the end is expected.
+func compareProgress(p *cli.Program, quiet bool) (show func(compare.Progress), wipe func()) {
+	if quiet || !p.Term(p.Err).TTY {
+		return func(compare.Progress) {}, func() {}
+	}
+	var mu sync.Mutex
+	var drawn time.Time
+	wipe = func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !drawn.IsZero() && cli.OnScreen(p) {
+			fmt.Fprint(p.Err, "\r\x1b[K")
+		}
+	}
+	say := p.Host.Say
+	p.Host.Say = func(text string) {
+		wipe()
+		say(text)
+	}
+	return func(now compare.Progress) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !cli.OnScreen(p) || time.Since(drawn) < 200*time.Millisecond {
+			return
+		}
+		text := fmt.Sprintf("run %d of %d (%s)", now.Run, now.Runs, now.Arm)
+		if now.Left != nil {
+			text += ", about " + console.ElapsedText(*now.Left) + " left"
+		}
+		fmt.Fprint(p.Err, "\r\x1b[K"+console.Cut(text, max(p.Term(p.Err).Width-1, 1), "")) // in the last column some terminals begin a new line
+		drawn = time.Now()
+	}, wipe
+}
+
+// showCompared writes the answer, and then the files of --csv and --chart: the measuring took long, so a file that cannot
+// be written must not lose the rest.
+func showCompared(p *cli.Program, o *compareOptions, a *compared) error {
+	if o.json {
+		if err := cli.WriteJSON(p.Out, a); err != nil {
+			return err
+		}
+	} else {
+		comparedView(p.Out, a, p.Term(p.Out))
+	}
+	if o.csv != "" {
+		if err := machine.WriteFile(o.csv, comparedCSV(a), 0o666); err != nil {
+			return &failure.Coded{Err: fmt.Errorf("cannot write the runs: %w", err), Code: 1}
+		}
+	}
+	if o.chart == "" {
+		return nil
+	}
+	picture, err := p.Views.Compared(a.Quantities, strings.HasSuffix(o.chart, ".png"))
+	if err == nil {
+		err = machine.WriteFile(o.chart, picture, 0o666)
+	}
+	if err != nil {
+		return &failure.Coded{Err: fmt.Errorf("cannot write the chart: %w", err), Code: 1}
+	}
+	return nil
+}
+
+// comparedCSV has a line for each command of each run.
+func comparedCSV(a *compared) []byte {
+	var text bytes.Buffer
+	w := csv.NewWriter(&text)
+	head := []string{"arm", "round", "problem", "command", "seconds", "company_ratio", "memory_bytes", "run_seconds", "run_load_ratio", "run_memory_bytes", "run_power_watts", "run_energy_joules", "run_clock_mhz", "run_throttled_ratio"}
+	var metrics []string
+	for i := range a.Quantities {
+		if q := &a.Quantities[i]; !slices.Contains(metrics, q.Name) && q.Metric {
+			metrics = append(metrics, q.Name)
+		}
+	}
+	_ = w.Write(append(head, metrics...))
+	for i := range a.Runs {
+		run := &a.Runs[i]
+		for c := range run.Commands {
+			one := &run.Commands[c]
+			row := []string{string(run.Arm), strconv.Itoa(run.Round), run.Problem, one.Command, numberCSV(&one.Seconds), numberCSV(one.Company), bytesCSV(one.Memory), numberCSV(&run.Seconds),
+				numberCSV(run.Use.Load), bytesCSV(run.Use.Memory), numberCSV(run.Use.Power), numberCSV(run.Use.Energy), numberCSV(run.Use.Clock), numberCSV(run.Use.Throttled)}
+			for _, name := range metrics {
+				row = append(row, numberCSV(one.Value(name)))
+			}
+			_ = w.Write(row)
+		}
+	}
+	w.Flush()
+	return text.Bytes()
+}
+
+// numberCSV is empty for what is absent.
+func numberCSV(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*v, 'f', -1, 64)
+}
+
+func bytesCSV(v *gpu.Bytes) string {
+	if v == nil {
+		return ""
+	}
+	return strconv.FormatInt(int64(*v), 10)
+}

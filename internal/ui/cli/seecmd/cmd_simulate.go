@@ -1,0 +1,322 @@
+package seecmd
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/machine"
+	"gpuard/internal/app/observe"
+	"gpuard/internal/app/queue"
+	"gpuard/internal/app/simulate"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/sim"
+	"gpuard/internal/core/trend"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+)
+
+type simulateOptions struct {
+	gpus, place, guess, csv, chart string
+	policies                       []string
+	every                          int
+	json                           bool
+}
+
+// Simulate makes gpuard simulate.
+func Simulate(p *cli.Program) *cobra.Command {
+	o := &simulateOptions{}
+	var policies []string
+	about := ""
+	for _, one := range sim.Policies() {
+		policies = append(policies, one.Name)
+		about += fmt.Sprintf("\n  %-11s%s", one.Name, one.About)
+	}
+	cmd := &cobra.Command{
+		Use:   "simulate [flags] [TRACE]",
+		Short: "Replay recorded jobs on other numbers of GPUs",
+		Long: `Replays a record of jobs on invented machines: how long would each have waited,
+and how much of the machine would have been in use? Without TRACE it takes the
+leases that have ended here, else the jobs of your queue. TRACE is a file,
+.gz or not, or - for standard input: columns as in the Philly trace, a list of
+pods of openb, the answer of sacct -P with Submit, ElapsedRaw and AllocTRES (and
+User, TimelimitRaw), or that of gpuard history --json. What is not in it and was
+made up is said with the result.
+
+Policies:` + about,
+		Example: `  gpuard simulate                          how many GPUs do we need?
+  gpuard simulate --gpus 4..16 jobs.csv.gz
+  gpuard simulate --gpus 8 --policy own,fifo,easy jobs.csv
+  sacct -aPo Submit,ElapsedRaw,AllocTRES | gpuard simulate -`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return failure.Report(func() error { return showSimulation(p, cmd, o, args) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.gpus, "gpus", "", "`NUMBER` of GPUs, such as 8 or 4,8 or 4..16 (default: usual ones, from the largest job on)")
+	flagset.ListVar(f, &o.policies, "policy", []string{"own"}, "rules to compare, as a `LIST`")
+	f.StringVar(&o.place, "place", "", "`HOW` devices are chosen: packed or spread (default: as gpuard run does)")
+	f.StringVar(&o.guess, "time-guess", string(sim.Given), "`WHAT` is known of the time a job takes: given, none, rough or exact")
+	f.IntVar(&o.every, "every", 1, "replay only the first of each `N` jobs")
+	f.BoolVar(&o.json, "json", false, "answer as one JSON object")
+	f.StringVar(&o.csv, "csv", "", "also write the results into `FILE`")
+	f.StringVar(&o.chart, "chart", "", "also draw the results into `FILE`, an .svg or .png")
+	_ = cmd.RegisterFlagCompletionFunc("policy", cobra.FixedCompletions(policies, flagset.NoFiles))
+	_ = cmd.RegisterFlagCompletionFunc("place", cobra.FixedCompletions([]string{"packed", "spread"}, flagset.NoFiles))
+	_ = cmd.RegisterFlagCompletionFunc("time-guess", cobra.FixedCompletions([]string{"given", "none", "rough", "exact"}, flagset.NoFiles))
+	_ = cmd.RegisterFlagCompletionFunc("gpus", cobra.FixedCompletions([]string{"4", "8", "4..16"}, flagset.NoFiles))
+	return cmd
+}
+
+// simulated is the JSON answer of simulate.
+type simulated struct {
+	Schema    string       `json:"schema"`    // "gpuard.simulate/1"
+	Trace     traceAnswer  `json:"trace"`     // what was replayed
+	Synthetic []string     `json:"synthetic"` // what of it was made up, in words
+	Results   []sim.Result `json:"results"`   // of each number of GPUs with each policy
+}
+
+// traceAnswer is what was replayed.
+type traceAnswer struct {
+	From    string   `json:"from"`         // the file; "" gpuard's own records
+	Format  string   `json:"format"`       // in words
+	Jobs    int      `json:"jobs"`         // in it
+	Users   int      `json:"users"`        // in it
+	Span    float64  `json:"span_seconds"` // from the first arrival to the last
+	Remarks []string `json:"remarks"`      // what was left out or changed, with counts
+}
+
+func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args []string) error {
+	r, err := o.request()
+	if err != nil {
+		return err
+	}
+	var sizes []int
+	if o.gpus != "" {
+		if sizes, err = numbersOf(o.gpus); err != nil {
+			return err
+		}
+	}
+	if o.chart != "" && p.Views.Chart == nil {
+		return p.View()
+	}
+	a := simulated{Schema: cli.SchemaOf(cmd)}
+	if len(args) == 1 {
+		a.Trace.From = args[0]
+		r.Trace, err = simulate.Open(args[0], cmd.InOrStdin())
+	} else {
+		r.Trace, err = ownTrace(cmd.Context(), p)
+	}
+	if err == nil {
+		r.Machines, err = simulatedMachines(p, cmd, sizes, r.Trace.Jobs)
+	}
+	if err != nil {
+		return err
+	}
+	t := &r.Trace
+	a.Trace.Format, a.Trace.Jobs, a.Trace.Users, a.Trace.Remarks = t.Format, len(t.Jobs), len(t.Users), append([]string{}, t.Remarks...)
+	a.Trace.Span = time.Duration(t.Jobs[len(t.Jobs)-1].Arrival - t.Jobs[0].Arrival).Seconds()
+	show := simulationProgress(p, o.json)
+	a.Results, err = simulate.Run(cmd.Context(), r, show)
+	if show(1); err != nil {
+		return err
+	}
+	a.Synthetic = simulate.Synthetic(r)
+	if err := writeSimulation(p, o, a.Results); err != nil {
+		return err
+	}
+	if o.json {
+		return cli.WriteJSON(p.Out, a)
+	}
+	simulationView(p.Out, &a, p.Term(p.Out))
+	return nil
+}
+
+// request reads the flags that need no trace.
+func (o *simulateOptions) request() (*simulate.Request, error) {
+	r := &simulate.Request{Place: job.Place(o.place), Guess: sim.Guess(o.guess), Every: o.every}
+	if !slices.Contains([]job.Place{job.Auto, job.Packed, job.Spread}, r.Place) {
+		return nil, failure.Usagef("cannot place %q: write --place packed or --place spread", o.place)
+	}
+	if o.every < 1 {
+		return nil, failure.Usagef("cannot keep the first of each %d jobs: write --every 1 or more", o.every)
+	}
+	if err := sim.Estimate(nil, r.Guess, nil); err != nil {
+		return nil, failure.Usagef("%v", err)
+	}
+	if o.chart != "" && !strings.HasSuffix(o.chart, ".svg") && !strings.HasSuffix(o.chart, ".png") {
+		return nil, failure.Usagef("cannot draw into %s: its name must end in .svg or .png", o.chart)
+	}
+	for _, name := range o.policies {
+		all := sim.Policies()
+		i := slices.IndexFunc(all, func(one sim.Policy) bool { return one.Name == name })
+		if i < 0 {
+			return nil, failure.Usagef("cannot replay by %q: gpuard simulate --help lists the policies", name)
+		}
+		r.Policies = append(r.Policies, all[i])
+	}
+	return r, nil
+}
+
+// simulatedMachines are those of --machine and --gpus: of the sizes, else the machine itself, else usual ones.
+func simulatedMachines(p *cli.Program, cmd *cobra.Command, sizes []int, jobs []sim.Job) ([]gpu.Machine, error) {
+	first, err := gpu.Invent("demo:1xA100-80GB")
+	if p.Host.Machine != "" {
+		first, err = p.Host.Read(cmd.Context(), gpu.Identity)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(first.Devices) == 0 || slices.ContainsFunc(first.Devices, func(d gpu.Device) bool { return d.UsesMIG() || d.MemoryTotal == nil && d.MainMemory == nil }):
+		return nil, failure.Usagef("cannot simulate this machine: it needs whole GPUs with a known memory, such as --machine demo:8xH100")
+	}
+	switch {
+	case len(sizes) > 0:
+	case p.Host.Machine == "":
+		sizes = simulate.Sizes(jobs)
+	default:
+		whole := simulate.Sized(first, len(first.Devices))
+		for i := range whole.Devices {
+			to, from := &whole.Devices[i], first.Devices[i]
+			to.Name, to.MemoryTotal, to.MemoryReserved, to.MainMemory, to.MainAvailable = from.Name, from.MemoryTotal, from.MemoryReserved, from.MainMemory, from.MainAvailable
+		}
+		return []gpu.Machine{whole}, nil
+	}
+	var machines []gpu.Machine
+	for _, n := range sizes {
+		machines = append(machines, simulate.Sized(first, n))
+	}
+	return machines, nil
+}
+
+// numbersOf reads "8", "4,8" and "4..16".
+func numbersOf(text string) (list []int, err error) {
+	fail := failure.Usagef("cannot simulate %q GPUs: write a number from 1 to 64, several, such as 4,8, or a range, such as 4..16", text)
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, ranged := strings.Cut(part, "..")
+		if !ranged {
+			to = from
+		}
+		low, err := strconv.Atoi(from)
+		high, also := strconv.Atoi(to)
+		if err != nil || also != nil || low < 1 || high > 64 || low > high {
+			return nil, fail
+		}
+		for n := low; n <= high; n++ {
+			list = append(list, n)
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
+}
+
+// ownTrace is what gpuard has recorded: the leases that have ended, else the jobs of the own queue.
+func ownTrace(ctx context.Context, p *cli.Program) (simulate.Trace, error) {
+	var text bytes.Buffer
+	lines := json.NewEncoder(&text)
+	seen, err := observe.Leases(ctx, p.Host)
+	if err != nil {
+		return simulate.Trace{}, err
+	}
+	seen = slices.DeleteFunc(seen, func(e trend.Ended) bool { return e.Unseen }) // when they ended is not known
+	for i := range seen {
+		if err := lines.Encode(seen[i]); err != nil {
+			return simulate.Trace{}, err
+		}
+	}
+	found := len(seen) > 0
+	if !found {
+		q, err := queue.Open(p.Host, false)
+		if err != nil {
+			return simulate.Trace{}, err
+		}
+		if q != nil {
+			defer q.Close()
+			list, err := q.List(queue.State.Over)
+			if err != nil {
+				return simulate.Trace{}, err
+			}
+			if found = len(list) > 0; found {
+				if err := lines.Encode(map[string][]queue.Entry{"jobs": list}); err != nil {
+					return simulate.Trace{}, err
+				}
+			}
+		}
+	}
+	if !found {
+		return simulate.Trace{}, failure.Usagef("cannot simulate your own jobs: none is recorded; let gpuard serve run for some days, or name a trace: gpuard simulate FILE")
+	}
+	return simulate.Read(&text, "your own jobs")
+}
+
+// simulationProgress shows on a terminal how much is done, from the first second on, and when the end is expected.
+func simulationProgress(p *cli.Program, quiet bool) func(done float64) {
+	began, drawn := time.Now(), time.Now()
+	var mu sync.Mutex
+	shown := false
+	live := !quiet && p.Term(p.Err).TTY
+	return func(done float64) {
+		mu.Lock()
+		defer mu.Unlock()
+		now := time.Now()
+		switch {
+		case !live:
+		case done >= 1 && shown:
+			fmt.Fprint(p.Err, "\r\x1b[K")
+			shown = false
+		case done > 0 && done < 1 && now.Sub(began) > time.Second && now.Sub(drawn) > 200*time.Millisecond:
+			left := time.Duration(float64(now.Sub(began)) * (1 - done) / done)
+			fmt.Fprintf(p.Err, "\r\x1b[K%.0f %% replayed, about %s left", 100*done, console.ElapsedText(left))
+			shown, drawn = true, now
+		}
+	}
+}
+
+// writeSimulation writes the files of --csv and --chart.
+func writeSimulation(p *cli.Program, o *simulateOptions, results []sim.Result) error {
+	if o.csv != "" {
+		var text bytes.Buffer
+		w := csv.NewWriter(&text)
+		_ = w.Write([]string{"gpus", "policy", "jobs", "too_large", "completion_mean_seconds", "completion_median_seconds", "wait_mean_seconds", "wait_p99_seconds", "wait_max_seconds", "wait_large_mean_seconds", "slowdown_mean", "allocated_ratio", "fragmented_ratio"})
+		for i := range results {
+			r := &results[i]
+			row := []string{strconv.Itoa(r.GPUs), r.Policy, strconv.Itoa(r.Jobs), strconv.Itoa(r.TooLarge)}
+			for _, v := range []*float64{r.CompletionMean, r.CompletionMedian, r.WaitMean, r.WaitP99, r.WaitMax, r.WaitLarge, r.Slowdown, r.Allocated, r.Fragmented} {
+				if v == nil {
+					row = append(row, "")
+				} else {
+					row = append(row, strconv.FormatFloat(*v, 'f', -1, 64))
+				}
+			}
+			_ = w.Write(row)
+		}
+		w.Flush()
+		if err := machine.WriteFile(o.csv, text.Bytes(), 0o666); err != nil {
+			return fmt.Errorf("cannot write the results: %w", err)
+		}
+	}
+	if o.chart == "" {
+		return nil
+	}
+	picture, err := p.Views.Chart(results, strings.HasSuffix(o.chart, ".png"))
+	if err == nil {
+		err = machine.WriteFile(o.chart, picture, 0o666)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write the chart: %w", err)
+	}
+	return nil
+}

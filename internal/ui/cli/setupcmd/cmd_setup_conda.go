@@ -1,0 +1,149 @@
+package setupcmd
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/setup"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+)
+
+type condaOptions struct {
+	target     target
+	choice     choice
+	ask, lease bool
+	file       string
+}
+
+func setupConda(p *cli.Program) *cobra.Command {
+	o := &condaOptions{}
+	cmd := &cobra.Command{
+		Use:   "conda [flags] [ENV]",
+		Short: "A choice of GPUs for a conda environment",
+		Long: `Writes hooks for sh, bash, zsh, dash and fish into the environment ENV (a name, a
+folder, or without ENV the active one). Activating it sets the variables of these
+devices, and deactivating it restores them. A mask that is set before is obeyed
+unless --any is given. With --ask it asks each time; in a script it takes any free
+GPU. With --lease the shell has the lease until the environment is deactivated. If
+no GPU can be given the environment sees none, and says so.
+With --environment-yml the choice goes into that file, with ENV also into that
+environment; in another one that is created from the file, gpuard setup conda ENV
+without a choice writes the hooks.
+csh, xonsh and PowerShell are not covered: start programs by gpuard run there.`,
+		Example: `  gpuard setup conda train --device 0
+  gpuard setup conda train --lease --mem 20G
+  gpuard setup conda --ask                 the active environment
+  gpuard setup conda train --environment-yml environment.yml --lease
+  gpuard setup conda train --remove`,
+		Args: flagset.OneArgument,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, flagset.NoFiles
+			}
+			return setup.Conda{Host: p.Host}.Environments(), flagset.Files
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return failure.Report(func() error { return condaSetup(p, cmd, o, args) })
+		},
+	}
+	o.choice.Add(p, cmd)
+	o.modes(cmd)
+	cmd.Flags().StringVar(&o.file, "environment-yml", "", "add the choice to this environment `FILE`")
+	_ = cmd.MarkFlagFilename("environment-yml", "yml", "yaml")
+	o.target.add(cmd)
+	return cmd
+}
+
+// modes adds --ask and --lease.
+func (o *condaOptions) modes(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.ask, "ask", false, "ask at activation which device")
+	cmd.Flags().BoolVar(&o.lease, "lease", false, "lease for the shell, until the environment is deactivated")
+}
+
+func condaSetup(p *cli.Program, cmd *cobra.Command, o *condaOptions, args []string) error {
+	c := setup.Conda{Host: p.Host, Name: strings.Join(args, "")}
+	f := setup.CondaFile{Path: o.file, Made: c.Name}
+	var parts []part
+	if c.Name != "" || o.file == "" {
+		parts = append(parts, part{c.Key, func() (setup.Wish, error) { return c.Wish() }})
+	}
+	if o.file != "" {
+		parts = append(parts, part{f.Key, func() (setup.Wish, error) { return f.Wish() }})
+	}
+	if o.target.remove {
+		return do(p, &o.target, parts...)
+	}
+	words, err := o.words(p, cmd)
+	if err == nil && len(words) == 0 && o.file != "" {
+		err = failure.Usagef("cannot add to %s: no choice given; say which GPUs the environment is for, such as --device 0, --ask or --lease", o.file)
+	} else if err == nil && len(words) == 0 {
+		if words, err = c.Asked(); err == nil {
+			err = o.adopt(p, cmd, words)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	f.Words = words
+	if c.Flags, err = o.choice.flags(p, cmd); err != nil {
+		return err
+	}
+	c.Ask, c.Lease = o.ask, o.lease
+	if len(parts) > 1 || o.file == "" {
+		o.target.doubts = o.choice.doubts(p, cmd)
+	}
+	return do(p, &o.target, parts...)
+}
+
+// words returns the choice, with --ask and --lease, as words for a command line.
+func (o *condaOptions) words(p *cli.Program, cmd *cobra.Command) ([]string, error) {
+	words, err := o.choice.flags(p, cmd)
+	if err != nil {
+		return nil, err
+	}
+	var clash []flagset.Conflict
+	for _, other := range []string{"lease", "device", "mig", "cpu"} {
+		clash = append(clash, flagset.Conflict{One: "ask", Other: other, Why: "only one of them can choose the device"})
+	}
+	clash = append(clash, flagset.Conflict{One: "lease", Other: "cpu", Why: "without a device there is nothing to lease"})
+	if err := flagset.RefuseTogether(cmd, clash); err != nil {
+		return nil, failure.AsUsage(err)
+	}
+	if o.ask {
+		words = append(words, "--ask")
+	}
+	if o.lease {
+		words = append(words, "--lease")
+	}
+	return words, nil
+}
+
+// adopt applies the flags from the environment's own variable, which --environment-yml writes.
+func (o *condaOptions) adopt(p *cli.Program, cmd *cobra.Command, words []string) error {
+	if len(words) == 0 {
+		return failure.Usagef("cannot set up conda: say which GPUs the environment is for, such as --device 0, --ask or --lease")
+	}
+	known := &condaOptions{}
+	alone := &cobra.Command{Use: cmd.Use}
+	known.choice.Add(p, alone)
+	known.modes(alone)
+	err := alone.Flags().Parse(words)
+	if err == nil && alone.Flags().NArg() > 0 {
+		err = fmt.Errorf("%q is not a flag", alone.Flags().Arg(0))
+	}
+	if err == nil {
+		err = flagset.RefuseEmpty(alone)
+	}
+	if err != nil {
+		return failure.Usagef("cannot use the environment's variable %s=%s: %v", setup.CondaChoice, strings.Join(words, " "), err)
+	}
+	if err := cmd.Flags().Parse(words); err != nil {
+		return failure.AsUsage(err)
+	}
+	_, err = o.words(p, cmd)
+	return err
+}

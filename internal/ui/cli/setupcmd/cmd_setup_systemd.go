@@ -1,0 +1,119 @@
+package setupcmd
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/setup"
+	"gpuard/internal/core/shellquote"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+	"gpuard/internal/ui/jobflags"
+)
+
+// leasing is the flags of a setup that starts a program with a lease: devices and waiting.
+type leasing struct {
+	choice
+
+	wait jobflags.WaitFlags
+}
+
+func (l *leasing) add(p *cli.Program, cmd *cobra.Command) {
+	l.Add(p, cmd)
+	l.wait.Add(cmd)
+}
+
+// flags checks the flags, and returns them as words for gpuard run.
+func (l *leasing) flags(p *cli.Program, cmd *cobra.Command) ([]string, error) {
+	words, err := l.choice.flags(p, cmd)
+	if err == nil {
+		_, err = l.wait.Parse(p, cmd)
+	}
+	if err != nil {
+		return nil, err
+	}
+	all := &cobra.Command{}
+	(&jobflags.WaitFlags{}).Add(all)
+	return append(words, chosen(cmd, all.Flags())...), nil
+}
+
+// waits reports whether the program may wait in line.
+func (l *leasing) waits() bool {
+	return !l.CPU && !l.wait.NoWait && (len(l.wait.Fallback) == 0 || slices.Contains(l.wait.Fallback, "wait"))
+}
+
+const setupSystemdLong = `Runs a service of systemd with a lease, for as long as the service runs. An
+existing unit gets a drop-in that starts each of its commands by gpuard run.
+UNIT -- COMMAND writes a new unit. The command stays the main process of the unit,
+so its notifications, sockets and watchdog work as before.
+
+As root it sets up services of the system, otherwise your own; --user sets up
+root's own. If ExecStart= of the unit changes, call it again.`
+
+func setupSystemd(p *cli.Program) *cobra.Command {
+	var t target
+	var l leasing
+	var user bool
+	cmd := &cobra.Command{
+		Use:   "systemd [flags] UNIT [-- COMMAND [ARG...]]",
+		Short: "A lease for a service of systemd",
+		Long:  setupSystemdLong,
+		Example: `  sudo gpuard setup systemd ollama --device 0
+  gpuard setup systemd vllm --mem 40G -- ./serve.sh --port 8000
+  gpuard setup systemd 'tts@' --share 8G --fallback cpu   every instance
+  gpuard setup systemd --remove vllm`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return failure.Report(func() error {
+				s := setup.Systemd{User: user || os.Geteuid() != 0}
+				t.system = !s.User
+				s.Setup = &setup.Setup{Host: p.Host, System: t.system}
+				var err error
+				if s.Unit, s.Command, err = unitAndCommand(cmd, args); err != nil {
+					return err
+				}
+				if s.Flags, err = l.flags(p, cmd); err != nil {
+					return err
+				}
+				if s.Folder, err = os.Getwd(); err != nil {
+					return fmt.Errorf("cannot find the current folder: %w", err)
+				}
+				s.NoWait = !l.waits()
+				t.after = s.After
+				t.doubts = l.doubts(p, cmd)
+				return do(p, &t, part{s.Key, s.Wish})
+			})
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return p.Programs(cmd, args[1:], typed)
+			}
+			return (&setup.Setup{Host: p.Host}).Units(user || os.Geteuid() != 0), flagset.NoFiles
+		},
+	}
+	l.add(p, cmd)
+	t.add(cmd)
+	cmd.Flags().BoolVar(&user, "user", false, "a service of root's own manager (for other users this is the default)")
+	return cmd
+}
+
+// unitAndCommand splits the arguments at -- into the unit and the command.
+func unitAndCommand(cmd *cobra.Command, args []string) (unit string, command []string, err error) {
+	dash := cmd.ArgsLenAtDash()
+	if dash < 0 {
+		dash = len(args)
+	}
+	switch {
+	case dash == 0:
+		return "", nil, failure.Usagef("cannot set up a service without its name: gpuard setup systemd UNIT, such as vllm")
+	case dash > 1:
+		return "", nil, failure.Usagef("cannot set up %d services with one command: write one UNIT, and a command after --: gpuard setup systemd %s -- %s", dash, args[0], shellquote.Words(shellquote.Sh, args[1:]...))
+	case dash < len(args) && args[dash] == "":
+		return "", nil, failure.Usagef("cannot write a service that starts \"\": say which command it starts")
+	}
+	return args[0], args[dash:], nil
+}

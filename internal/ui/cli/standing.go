@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/status"
+	"gpuard/internal/ui/planview"
+)
+
+// standing shows the place of a waiting request in the line. On a terminal it redraws one line; elsewhere it writes one
+// line once. It draws nothing while another job has the terminal.
+type standing struct {
+	p       *Program
+	mu      sync.Mutex
+	told    bool
+	shown   bool
+	drawn   time.Time
+	began   time.Time
+	pending *time.Timer
+	latest  *status.Standing
+}
+
+const (
+	redraw = time.Second            // the shortest time between two redraws
+	brief  = 300 * time.Millisecond // a shorter wait is not shown, such as for the memory of the job before
+)
+
+// ShowStanding shows the place of a waiting request, unless quiet is set for -q or --json.
+func (p *Program) ShowStanding(quiet bool) {
+	if quiet {
+		return
+	}
+	s := &standing{p: p}
+	p.Host.Stand, p.Host.Live = s.update, p.Term(p.Err).TTY
+}
+
+// update is called at each change; nil means that the wait is over.
+func (s *standing) update(now *status.Standing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest = now; now == nil {
+		if s.pending != nil {
+			s.pending.Stop()
+		}
+		s.pending, s.began, s.told = nil, time.Time{}, s.told && !s.p.Host.Live
+		s.wipe()
+		return
+	}
+	if s.began.IsZero() {
+		s.began = time.Now()
+	}
+	if s.pending != nil {
+		return
+	}
+	if left := max(redraw-time.Since(s.drawn), brief-time.Since(s.began)); left > 0 {
+		s.pending = time.AfterFunc(left, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.pending = nil
+			s.draw()
+		})
+		return
+	}
+	s.draw()
+}
+
+func (s *standing) draw() {
+	switch {
+	case s.latest == nil:
+	case s.p.Host.Live && OnScreen(s.p):
+		s.drawn, s.shown, s.told = time.Now(), true, true
+		width := max(s.p.Term(s.p.Err).Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
+		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+planview.StandingLine(*s.latest, time.Now(), width))
+	case !s.told && (!s.p.Host.Live || !stopsBackground(s.p)):
+		s.told = true
+		fmt.Fprintln(s.p.Err, "gpuard: "+planview.StandingLine(*s.latest, time.Now(), 0))
+	}
+}
+
+func (s *standing) wipe() {
+	if s.shown && OnScreen(s.p) {
+		fmt.Fprint(s.p.Err, "\r\x1b[K")
+	}
+	s.shown = false
+}
+
+// OnScreen reports whether standard error is a terminal on which our process group is in the foreground.
+func OnScreen(p *Program) bool {
+	file, ok := p.Err.(*os.File)
+	return ok && InForeground(file)
+}
+
+// stopsBackground reports whether the terminal stops a background job that writes to it (stty tostop). A stopped gpuard
+// would hold up the line.
+func stopsBackground(p *Program) bool {
+	file, ok := p.Err.(*os.File)
+	if !ok {
+		return false
+	}
+	modes, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return err == nil && modes.Lflag&unix.TOSTOP != 0
+}
+
+// InForeground reports whether our process group is in the foreground of the terminal.
+func InForeground(file *os.File) bool {
+	group, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}

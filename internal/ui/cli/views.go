@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/app/observe"
+	"gpuard/internal/core/compare"
+	"gpuard/internal/core/sim"
+	"gpuard/internal/core/trend"
+)
+
+// NewPrinter is a printer of log lines on standard output.
+func (p *Program) NewPrinter() Printer {
+	out := p.Out
+	if w, ok := out.(*checkedWriter); ok { // logs does not fail if its reader is gone
+		out = w.Writer
+	}
+	term := p.Term(p.Out)
+	return Printer{Out: out, term: term, drawn: map[string]time.Time{}, raw: !term.TTY}
+}
+
+// Views are the commands that gpuard-view has; those that are nil are started there.
+type Views struct {
+	Serve    func(context.Context, observe.View, observe.Serving) error
+	Top      func(context.Context, observe.View) error
+	Picture  func(use trend.UseTable, format string) ([]byte, error)       // "svg" or "png"
+	Chart    func(results []sim.Result, png bool) ([]byte, error)          // of simulate
+	Compared func(quantities []compare.Quantity, png bool) ([]byte, error) // of compare
+}
+
+// View becomes gpuard-view, with the same arguments.
+func (p *Program) View() error {
+	const name = "gpuard-view"
+	path, err := Beside(name)
+	if err != nil {
+		return fmt.Errorf("cannot find %s, which has the page, the full screen and pictures: it belongs beside gpuard, and is in the same package; from source: go build -o ~/.local/bin/ ./cmd/gpuard-view", name)
+	}
+	return fmt.Errorf("cannot start %s: %w", path, unix.Exec(path, append([]string{name}, p.Args...), os.Environ()))
+}
+
+// Beside is the path of a program beside this one, or else in PATH.
+func Beside(name string) (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
+			return path, nil
+		}
+	}
+	return exec.LookPath(name)
+}

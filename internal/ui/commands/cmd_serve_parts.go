@@ -1,0 +1,185 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"gpuard/internal/app/doctor"
+	"gpuard/internal/app/leases"
+	"gpuard/internal/app/observe"
+	"gpuard/internal/app/queue"
+	"gpuard/internal/app/services"
+	record "gpuard/internal/core/runs"
+	"gpuard/internal/core/trend"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/cli/admincmd"
+	"gpuard/internal/ui/cli/batchcmd"
+	"gpuard/internal/ui/cli/checkcmd"
+	"gpuard/internal/ui/cli/projectcmd"
+)
+
+// servicesAnswer is the JSON answer of /api/services.
+type servicesAnswer struct {
+	Schema   string      `json:"schema"`   // "gpuard.services/1"
+	Projects []projectUp `json:"projects"` // of the user who runs gpuard serve
+}
+
+type projectUp struct {
+	Project    string                  `json:"project"`    // its name
+	File       string                  `json:"file"`       // its gpuard.yaml
+	Supervised bool                    `json:"supervised"` // a supervisor starts and ends instances
+	Instances  []projectcmd.PsInstance `json:"instances"`  // dependencies first, else in the order of the file
+}
+
+// queuePart is what the page shows of the queue: more jobs wait than are in the answer.
+type queuePart struct {
+	batchcmd.QueueAnswer
+	more int
+}
+
+// queueGauges count the jobs, and say how long those in the answer waited, or have waited until now.
+func queueGauges(answer any) (all []observe.Gauge) {
+	a, ok := answer.(queuePart)
+	if !ok {
+		return nil
+	}
+	n := map[string]int{"running": 0, "pending": a.more}
+	for i := range a.Jobs {
+		e, state := &a.Jobs[i], "pending"
+		if e.State == queue.Running {
+			state = "running"
+		}
+		n[state]++
+		all = append(all, observe.Gauge{Name: "gpuard_job_wait_seconds", Help: "How long a job of the queue waited from submit to its start, or has waited until now.", Value: e.Waited,
+			Labels: []string{"job", strconv.Itoa(e.Number), "state", state}})
+	}
+	for _, state := range []string{"running", "pending"} {
+		all = append(all, observe.Gauge{Name: "gpuard_jobs", Help: "Jobs of the queue of the user who runs gpuard serve that have not ended.", Value: float64(n[state]), Labels: []string{"state", state}})
+	}
+	return all
+}
+
+// askAgain is the time between two questions of serve to other schedulers.
+const askAgain = 30 * time.Second
+
+// sources are the parts of the page besides the devices.
+func sources(p *cli.Program) []observe.Source {
+	var asked atomic.Int64 // when other schedulers were asked last: what looks all the time asks them less often than a person
+	return []observe.Source{
+		{Name: "queue", Title: "Queue", Every: 2 * time.Second, Public: shown(publicQueue), Gauges: queueGauges, Read: within(10*time.Second, func(ctx context.Context) (queuePart, error) {
+			last, now := asked.Load(), time.Now().UnixNano()
+			ask := now-last > int64(askAgain) && asked.CompareAndSwap(last, now)
+			apart := apart(p)
+			q, err := queue.Open(apart.Host, false)
+			if err != nil {
+				return queuePart{}, err
+			}
+			if q != nil {
+				defer q.Close()
+			}
+			a, more, err := batchcmd.Queued(ctx, apart, q, batchcmd.ShownJobs, ask)
+			return queuePart{a, more}, err
+		})},
+		{Name: "services", Title: "Services", Every: 2 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (servicesAnswer, error) {
+			a := servicesAnswer{"gpuard.services/1", []projectUp{}}
+			for _, view := range services.Views(ctx, apart(p).Host) {
+				found := projectcmd.Instances("", view, func(*services.Row) bool { return true })
+				a.Projects = append(a.Projects, projectUp{found.Project, found.File, found.Supervised, found.Instances})
+			}
+			return a, nil
+		}), Public: shown(publicServices)},
+		{Name: "findings", Title: "Findings", Every: time.Minute, Read: within(time.Minute, func(ctx context.Context) (checkcmd.Diagnosed, error) {
+			d, err := doctor.Diagnose(ctx, apart(p).Host, "", false)
+			return checkcmd.Diagnosed{Schema: "gpuard.doctor/1", Diagnosis: d}, err
+		})},
+		{Name: "history", Title: "History", Every: 30 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (trend.UseReport, error) {
+			a := trend.UseReport{Schema: "gpuard.use/1", Tables: []trend.UseTable{}}
+			list, err := observe.Leases(ctx, apart(p).Host)
+			for _, by := range []string{"user", "gpu", "command"} {
+				if use := trend.Sum(list, by, time.Local); len(use) > 0 {
+					a.Tables = append(a.Tables, trend.UseTable{By: by, Use: use})
+				}
+			}
+			return a, err
+		})},
+	}
+}
+
+// apart is the program for one of several requests at the same time: a host remembers what it has read.
+func apart(p *cli.Program) *cli.Program {
+	q, host := *p, *p.Host
+	q.Host = &host
+	return &q
+}
+
+// reviveApart is revive for a page: gpuard itself starts the queue, which else would be a process of gpuard-view.
+func reviveApart(ctx context.Context, p *cli.Program, q *queue.Queue) error {
+	program, err := cli.Beside("gpuard")
+	if err != nil {
+		return batchcmd.Revive(p, q)
+	}
+	out, err := exec.CommandContext(ctx, program, "queue", "--mine").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("cannot start the queue: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// actions are what may be asked for with the token: each does what the command of its name does.
+func actions(p *cli.Program) []observe.Action {
+	return []observe.Action{
+		{Name: "cancel", Do: func(ctx context.Context, words []string) error {
+			numbers, err := batchcmd.JobNumbers(words)
+			if err != nil {
+				return err
+			}
+			q, err := batchcmd.OpenQueue(apart(p))
+			if err != nil {
+				return err
+			}
+			defer q.Close()
+			if err := q.Ask(ctx, record.Cancel, numbers...); err != nil {
+				return err
+			}
+			return reviveApart(ctx, p, q)
+		}},
+		{Name: "release", Do: func(ctx context.Context, words []string) error {
+			for _, id := range words {
+				if _, err := leases.Release(ctx, apart(p).Host, id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}},
+		{Name: "drain", Do: func(ctx context.Context, words []string) error {
+			_, err := leases.Drain(ctx, apart(p).Host, words, "by gpuard serve")
+			return err
+		}},
+		{Name: "undrain", Do: func(ctx context.Context, words []string) error {
+			_, err := leases.Undrain(ctx, apart(p).Host, words)
+			return err
+		}},
+		{Name: "evict", Do: func(ctx context.Context, words []string) error {
+			pids, err := admincmd.ProcessIDs(words)
+			if err != nil {
+				return err
+			}
+			ended, err := leases.Evict(ctx, apart(p).Host, pids, 0, 10*time.Second, false)
+			var stay []string
+			for _, e := range ended {
+				if !e.Gone {
+					stay = append(stay, fmt.Sprint(e.PID))
+				}
+			}
+			if err == nil && len(stay) > 0 {
+				err = fmt.Errorf("cannot evict %s: it has not ended within 10 s; gpuard evict --force kills it", strings.Join(stay, ", "))
+			}
+			return err
+		}},
+	}
+}

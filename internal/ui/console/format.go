@@ -1,0 +1,64 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/prose"
+	"gpuard/internal/core/shellquote"
+)
+
+// CommandText is a command as a shell takes it, without control characters.
+func CommandText(words []string) string {
+	return prose.Clean(shellquote.Words(shellquote.Sh, words...))
+}
+
+// ElapsedText formats a run time: "2.4 s", "1h3m".
+func ElapsedText(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+}
+
+// PercentText is a share from 0 to 1 as per cent, "-" where it is not known.
+func PercentText(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f %%", *v*100)
+}
+
+// Widths of terminals, in columns.
+const (
+	UsualWidth = 80
+	TableWidth = 60  // below this a device takes several short lines
+	PowerWidth = 90  // from here on power is shown
+	RoomyWidth = 110 // and from here on the PCI address
+)
+
+// AgeText formats a duration in its largest unit.
+func AgeText(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", max(int(d/time.Second), 0))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d/time.Minute))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h", int(d/time.Hour))
+	}
+	return fmt.Sprintf("%d days", int(d/(24*time.Hour)))
+}
+
+// Between stands between two columns.
+const Between = "  "
+
+// ClockText is the time of day, with the date if it is not today.
+func ClockText(t, now time.Time) string {
+	t = t.In(now.Location())
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format("15:04")
+	}
+	return t.Format("2006-01-02 15:04")
+}

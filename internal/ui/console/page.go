@@ -1,0 +1,133 @@
+package console
+
+import (
+	"strings"
+
+	"gpuard/internal/core/prose"
+)
+
+// Style is a sequence of SGR parameters of ECMA-48.
+type Style string
+
+// The styles.
+const (
+	Normal Style = ""
+	Bold   Style = "1"
+	Dim    Style = "2"
+	Red    Style = "31"
+	Green  Style = "32"
+	Yellow Style = "33"
+	Blue   Style = "34"
+	Cyan   Style = "36"
+)
+
+// Span is a piece of a line in one style.
+type Span struct {
+	Style Style
+	Text  string
+}
+
+// Of is text in this style.
+func (s Style) Of(text string) Span { return Span{Style: s, Text: text} }
+
+// Page collects lines that are no wider than the terminal.
+type Page struct {
+	Term Term
+	Out  strings.Builder
+}
+
+// Text makes text of other origin safe for this terminal. Call it before measuring the text.
+func (p *Page) Text(s string) string {
+	s = strings.ReplaceAll(prose.Clean(s), "\ufe0f", "") // U+FE0F makes a character a wide emoji; terminals disagree on its width
+	if p.Term.UTF8 {
+		return s
+	}
+	s = strings.ReplaceAll(s, "…", "...")
+	return strings.Map(func(r rune) rune {
+		if r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+// Pick returns the glyph, or its ASCII replacement on a terminal without UTF-8.
+func (p *Page) Pick(glyph, ascii string) string {
+	if p.Term.UTF8 {
+		return glyph
+	}
+	return ascii
+}
+
+// Dots is what stands for text that is cut.
+func (p *Page) Dots() string { return p.Pick("…", "~") }
+
+// Line writes one line, cut to the width.
+func (p *Page) Line(spans ...Span) {
+	room := p.Term.Width
+	last := len(spans) - 1
+	for last >= 0 && strings.TrimSpace(spans[last].Text) == "" {
+		last--
+	}
+	for i := 0; i <= last; i++ {
+		text := spans[i].Text
+		if i == last {
+			text = strings.TrimRight(text, " ")
+		}
+		if p.Term.Width > 0 {
+			if room <= 0 {
+				break
+			}
+			text = Cut(text, room, p.Dots())
+			room -= Cells(text)
+		}
+		p.Styled(spans[i].Style, text)
+	}
+	p.Out.WriteByte('\n')
+}
+
+// Styled writes text in a style.
+func (p *Page) Styled(s Style, text string) {
+	if !p.Term.Color || s == Normal || text == "" {
+		p.Out.WriteString(text)
+		return
+	}
+	p.Out.WriteString("\x1b[" + string(s) + "m" + text + "\x1b[0m")
+}
+
+// Paragraph wraps text after a lead; the lines after the first are indented by the width of the lead.
+func (p *Page) Paragraph(lead Span, s Style, text string) {
+	width := p.Term.Width - Cells(lead.Text)
+	if p.Term.Width > 0 && width < 12 { // too narrow for hanging lines
+		lead.Text, width = Cut(lead.Text, max(p.Term.Width-12, 0), ""), min(p.Term.Width, 12)
+	}
+	if p.Term.Width <= 0 {
+		width = 0
+	}
+	for i, part := range Wrap(text, width) {
+		if i > 0 {
+			lead = Normal.Of(strings.Repeat(" ", Cells(lead.Text)))
+		}
+		p.Line(lead, s.Of(part))
+	}
+}
+
+// Columns returns the widths that the table needs, and by how much they exceed the terminal.
+func (p *Page) Columns(table [][]string) (widths [5]int, over int) {
+	for _, row := range table {
+		for i, text := range row {
+			widths[i] = max(widths[i], Cells(text))
+		}
+	}
+	if p.Term.Width <= 0 {
+		return widths, 0
+	}
+	over = (len(widths)-1)*len(Between) - p.Term.Width
+	for _, w := range widths {
+		over += w
+	}
+	return widths, over
+}
+
+// Sentence is text of its own, cut at the width of the terminal.
+func (p *Page) Sentence(text string) { p.Line(Normal.Of(p.Text(text))) }

@@ -1,0 +1,112 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+)
+
+// TableRow is one line of ps, queue and history, which have the same columns.
+type TableRow struct {
+	Name   string
+	State  Span
+	Where  string // on which GPUs it runs, or what it asks for
+	PID    int    // of its command; 0 none
+	Since  string // how long it runs or waits, or ran
+	About  string // what it is, where its name does not say so
+	Note   string // behind that, for people
+	Remark string // below the line
+}
+
+// RowHeads are the titles of the columns. Where pid or about is empty there is no such column.
+type RowHeads struct{ Name, State, PID, Since, About string }
+
+// RowsPage writes such a table.
+type RowsPage struct {
+	Page
+	heads                          RowHeads
+	Number                         bool // names are numbers
+	name, state, where, pid, since int  // widths
+}
+
+// WriteTable writes the rows. No line is wider than the terminal; below 60 columns a row takes two lines.
+func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
+	if v.Term.Width <= 0 {
+		v.Term.Width = UsualWidth
+	}
+	v.heads = heads
+	v.measureColumns(rows)
+	if v.Term.Width >= TableWidth {
+		v.writeColumns(Dim, TableRow{Name: heads.Name, State: Dim.Of(heads.State), Where: "ON", Since: heads.Since, About: heads.About}, heads.PID)
+	}
+	for i := range rows {
+		v.writeRow(&rows[i])
+	}
+}
+
+// measureColumns sets the widths of the columns.
+func (v *RowsPage) measureColumns(rows []TableRow) {
+	v.name, v.state, v.where, v.pid, v.since = len(v.heads.Name), len(v.heads.State), len("ON"), len(v.heads.PID), len(v.heads.Since)
+	for i := range rows {
+		r := &rows[i]
+		v.name = max(v.name, Cells(v.Text(r.Name)))
+		v.state = max(v.state, Cells(r.State.Text))
+		v.where = max(v.where, Cells(v.Text(r.Where)))
+		v.since = max(v.since, Cells(r.Since))
+		if v.heads.PID != "" {
+			v.pid = max(v.pid, len(pidText(r.PID)))
+		}
+	}
+	const about = 20 // columns that it has at least
+	most := v.Term.Width - v.state - v.pid - v.since - 4*len(Between)
+	if v.heads.About != "" {
+		most -= about
+	}
+	v.where = min(v.where, max(most-v.name, most/2))
+	v.name = min(v.name, max(most-v.where, 8))
+}
+
+// writeColumns writes a row in its columns.
+func (v *RowsPage) writeColumns(s Style, r TableRow, pid string) {
+	line := []Span{s.Of(Pad(v.Text(r.Name), v.name, v.Number, v.Dots()) + Between), r.State.Style.Of(Pad(r.State.Text, v.state, false, "")), s.Of(Between + Pad(v.Text(r.Where), v.where, false, v.Dots()) + Between)}
+	if v.heads.PID != "" {
+		line = append(line, s.Of(Pad(pid, v.pid, true, "")+Between))
+	}
+	since := r.Since
+	if v.heads.About != "" {
+		since = Pad(since, v.since, true, "") + Between
+	}
+	v.Line(append(line, s.Of(since), s.Of(v.Text(r.About)), Dim.Of(v.Text(r.Note)))...)
+}
+
+// writeRow writes a row, in two lines on a narrow terminal, and what there is to say of it.
+func (v *RowsPage) writeRow(r *TableRow) {
+	indent := "  "
+	if v.Term.Width >= TableWidth {
+		v.writeColumns(Normal, *r, pidText(r.PID))
+	} else {
+		name := v.Text(strings.TrimSpace(r.Name + Between + r.About))
+		v.Line(Bold.Of(Cut(name, max(v.Term.Width-Cells(r.State.Text)-2, 4), v.Dots())), Normal.Of(Between), r.State)
+		facts := []string{v.Text(r.Where)}
+		if r.PID != 0 {
+			facts = append(facts, "pid "+pidText(r.PID))
+		}
+		if r.Since != "" {
+			facts = append(facts, r.Since)
+		}
+		if r.Note != "" {
+			facts = append(facts, v.Text(strings.TrimSpace(r.Note)))
+		}
+		v.Paragraph(Normal.Of(indent), Normal, strings.Join(facts, ", "))
+	}
+	if r.Remark != "" {
+		v.Paragraph(Dim.Of(indent+v.Pick("└ ", "- ")), Normal, v.Text(r.Remark))
+	}
+}
+
+// pidText is a PID as a table has it.
+func pidText(pid int) string {
+	if pid == 0 {
+		return "-"
+	}
+	return fmt.Sprint(pid)
+}

@@ -1,0 +1,65 @@
+// Package console is text for a terminal: its width and colours, lines and tables that fit, and how times and commands are written.
+// It knows no command and no flag.
+//
+//	page := console.Page{Term: console.Terminal(os.Stdout, env)}
+//	page.Line(console.Bold.Of("GPU 0"), console.Normal.Of("  free"))
+package console
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/visible"
+)
+
+// Term describes what the output can show. Width or Height 0 means no limit.
+type Term struct {
+	TTY    bool
+	Width  int  // columns
+	Height int  // lines; used by Frame only
+	Color  bool // a terminal, and NO_COLOR is not set
+	UTF8   bool // the locale's character set
+}
+
+// Terminal describes the output file. NO_COLOR (no-color.org) counts if it is not empty. COLUMNS and LINES count if the
+// kernel does not know the size, as for a file or a pipe, which are 80 columns wide without COLUMNS.
+func Terminal(file *os.File, env visible.Env) Term {
+	t := Term{UTF8: speaksUTF8(env)}
+	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
+	t.TTY = err == nil
+	if !t.TTY {
+		t.Width = NumberIn(env, "COLUMNS", UsualWidth)
+		return t
+	}
+	t.Width, t.Height = int(size.Col), int(size.Row)
+	if t.Width == 0 {
+		t.Width, t.Height = NumberIn(env, "COLUMNS", UsualWidth), NumberIn(env, "LINES", 24)
+	}
+	silent, _ := env.Lookup("NO_COLOR")
+	kind, _ := env.Lookup("TERM")
+	t.Color = silent == "" && kind != "dumb" && kind != ""
+	return t
+}
+
+// speaksUTF8 follows setlocale(3): the first of the three that is not empty decides.
+func speaksUTF8(env visible.Env) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if value, _ := env.Lookup(name); value != "" {
+			value = strings.ToLower(strings.ReplaceAll(value, "-", ""))
+			return strings.Contains(value, "utf8")
+		}
+	}
+	return false
+}
+
+// NumberIn is a positive number in a variable, or else the other value.
+func NumberIn(env visible.Env, name string, otherwise int) int {
+	value, _ := env.Lookup(name)
+	if n, err := strconv.Atoi(value); err == nil && n > 0 && n < 10000 {
+		return n
+	}
+	return otherwise
+}

@@ -1,0 +1,152 @@
+package jobflags
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/run"
+	"gpuard/internal/app/verify"
+	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+)
+
+// RunOptions are the options that gpuard run, a container and a service share.
+type RunOptions struct {
+	Spec             SpecFlags
+	care             CareFlags
+	ranks            RankFlags
+	wait             WaitFlags
+	Dry, JSON, Quiet bool
+	Ask              bool
+	Verify           string
+	KeepWhile, Name  string
+}
+
+// Add registers the flags for devices, waiting, supervision and ranks.
+func (o *RunOptions) Add(p *cli.Program, cmd *cobra.Command) {
+	o.Spec.Add(p, cmd)
+	o.wait.Add(cmd)
+	AddPrivateState(p, cmd)
+	o.care.Add(cmd)
+	o.ranks.Add(cmd)
+	flagset.AddOption(cmd, "verify", &o.Verify)
+}
+
+// Parse checks those flags except --verify, which needs the machine.
+func (o *RunOptions) Parse(p *cli.Program, cmd *cobra.Command, command []string) (spec job.Spec, care *job.Care, err error) {
+	if err = FillDefaults(p, cmd); err != nil {
+		return spec, nil, err
+	}
+	if err = flagset.RefuseAssignment(cmd, command); err != nil {
+		return spec, nil, err
+	}
+	if spec, err = ReadRequest(p, cmd, &o.Spec, command); err == nil {
+		spec.Name, err = o.Name, plainName(cmd, o.Name)
+	}
+	if err == nil {
+		spec.Waiting, err = o.wait.Parse(p, cmd)
+	}
+	if err == nil {
+		care, err = o.care.care(cmd, &spec, o.ranks.given(cmd))
+	}
+	if err == nil {
+		err = o.ranks.Parse(cmd, &spec, &o.care, o.JSON)
+	}
+	return spec, care, AtDefault(p, err)
+}
+
+// plainName refuses a --name that would break the lines in which it is shown.
+func plainName(cmd *cobra.Command, name string) error {
+	if !cmd.Flags().Changed("name") || len(name) <= 64 && regexp.MustCompile(`^[\pL\pN._/:@+-]+$`).MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("cannot use --name %q: write letters, digits and . _ / : @ + -, at most 64 bytes", name)
+}
+
+// Keep reads --keep-while. A holder process keeps the lease then, so keep refuses flags for which gpuard stays with the
+// command. most is the time limit of a rule; the holder enforces it.
+func (o *RunOptions) Keep(cmd *cobra.Command, spec *job.Spec, care *job.Care, most time.Duration) error {
+	spec.KeepWhile = o.KeepWhile
+	switch {
+	case o.KeepWhile == "":
+		return nil
+	case care != nil:
+		return errors.New("cannot use --keep-while with --timeout, --retry, --log, --notify or --drift: gpuard is the parent of the command then, and the lease ends with gpuard; leave one of them out")
+	case spec.Quota == job.MPS || spec.Require == job.MPS:
+		return errors.New("cannot use --keep-while with --quota mps: the share's own daemon ends with the command; leave one of them out")
+	}
+	spec.Timeout = most
+	return nil
+}
+
+// ReadVerify returns the settings of --verify; nil without it. If they are not possible it fails before the lease.
+func ReadVerify(p *cli.Program, cmd *cobra.Command, asked string) (*run.Oversight, error) {
+	watch, err := ReadVerifyLater(p, cmd, asked)
+	if watch != nil && err == nil {
+		err = run.CanOversee()
+	}
+	return watch, err
+}
+
+// ReadVerifyLater is verifyFlag for a job that another process starts.
+func ReadVerifyLater(p *cli.Program, cmd *cobra.Command, asked string) (*run.Oversight, error) {
+	if !cmd.Flags().Changed("verify") {
+		return nil, nil //nolint:nilnil // not asked for
+	}
+	if err := flagset.RefuseTogether(cmd, []flagset.Conflict{{One: "verify", Other: "cpu", Why: "--cpu asks for no GPU at all"}}); err != nil {
+		return nil, err
+	}
+	if value, ok := ValueAfterBlank(p, cmd.Flags().Args()); ok {
+		return nil, failure.Usagef("cannot run %q: the time of --verify needs an equals sign: write --verify=%s; to run a command of that name: --verify -- %s", prose.Clean(cmd.Flags().Arg(0)), value, prose.Clean(cmd.Flags().Arg(0)))
+	}
+	watch, err := ReadOversight(asked)
+	if err != nil {
+		return nil, err
+	}
+	return watch, verify.Verifiable(p.Host)
+}
+
+// ValueAfterBlank finds a value of --verify that follows a space, which the parser takes for the command. It returns
+// the value to write after an equals sign.
+func ValueAfterBlank(p *cli.Program, command []string) (value string, ok bool) {
+	if len(command) == 0 {
+		return "", false
+	}
+	value = command[0]
+	i := slices.Index(p.Args, "--verify")
+	if i < 0 || i+1 >= len(p.Args) || p.Args[i+1] != value {
+		return "", false
+	}
+	if _, err := strconv.ParseUint(value, 10, 32); err == nil {
+		value += "s"
+	}
+	_, err := ReadOversight(value)
+	return value, err == nil
+}
+
+// ReadOversight reads --verify: a time, the word stop, or both.
+func ReadOversight(value string) (*run.Oversight, error) {
+	o := &run.Oversight{Patience: 30 * time.Second}
+	first, second, both := strings.Cut(value, ",")
+	if !both && first == "stop" {
+		first, second = "30s", "stop"
+	}
+	var err error
+	if o.Patience, err = flagset.Duration("verify", first); err != nil {
+		return nil, err
+	}
+	if o.Stop = second == "stop"; both && !o.Stop {
+		return nil, fmt.Errorf("cannot read --verify=%s: only stop can follow the comma, such as --verify=30s,stop", value)
+	}
+	return o, nil
+}

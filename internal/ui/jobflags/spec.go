@@ -1,0 +1,197 @@
+// Package jobflags reads the flags that describe a job, with the defaults of the configuration files, into a job.Spec and a job.Care.
+package jobflags
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/leases"
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/flagset"
+)
+
+// SpecFlags are the flags that choose devices.
+type SpecFlags struct {
+	GPUs                        gpuCount
+	CPU, any                    bool
+	device, exclude             []string
+	mig, model, compute, memory string
+	share                       string
+	place, ids                  string
+	quota                       quotaFlags
+}
+
+// Add adds them.
+func (s *SpecFlags) Add(p *cli.Program, cmd *cobra.Command) {
+	s.GPUs = 1
+	flagset.AddOption(cmd, "gpus", &s.GPUs)
+	flagset.AddOption(cmd, "cpu", &s.CPU)
+	flagset.AddOption(cmd, "device", &s.device)
+	flagset.AddOption(cmd, "mig", &s.mig)
+	flagset.AddOption(cmd, "exclude", &s.exclude)
+	flagset.AddOption(cmd, "model", &s.model)
+	flagset.AddOption(cmd, "min-compute", &s.compute)
+	flagset.AddOption(cmd, "mem", &s.memory)
+	flagset.AddOption(cmd, "share", &s.share)
+	flagset.AddOption(cmd, "place", &s.place)
+	flagset.AddOption(cmd, "ids", &s.ids)
+	flagset.AddOption(cmd, "any", &s.any)
+	s.quota.add(cmd)
+	p.CompleteDevices(cmd, "device", "exclude", "model", "mig")
+}
+
+// AllGPUs is --gpus all. It is counted before anything is claimed.
+const AllGPUs = math.MaxInt32
+
+// gpuCount is the value of --gpus: a number, or allGPUs.
+type gpuCount int
+
+func (c *gpuCount) String() string {
+	if *c == AllGPUs {
+		return "all"
+	}
+	return strconv.Itoa(int(*c))
+}
+
+// Set reads a number or "all".
+func (c *gpuCount) Set(text string) error {
+	if text == "all" {
+		*c = AllGPUs
+		return nil
+	}
+	n, err := strconv.ParseInt(text, 0, 32)
+	*c = gpuCount(n)
+	return err
+}
+
+// Type makes it a number for the keys of gpuard.yaml.
+func (c *gpuCount) Type() string { return "int" }
+
+// ReadRequest checks the flags and returns the request, with the number of all GPUs if they are asked for.
+func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []string) (job.Spec, error) {
+	spec, err := s.Spec(cmd, command)
+	if err == nil && spec.GPUs == AllGPUs {
+		spec.GPUs, err = leases.Count(cmd.Context(), p.Host, spec)
+	}
+	return spec, err
+}
+
+// AddPrivateState adds --private-state to a command that leases.
+func AddPrivateState(p *cli.Program, cmd *cobra.Command) {
+	flagset.AddOption(cmd, "private-state", &p.Host.PrivateState)
+}
+
+// Spec checks the flags and returns the request.
+func (s *SpecFlags) Spec(cmd *cobra.Command, command []string) (job.Spec, error) {
+	out := job.Spec{Command: command, GPUs: int(s.GPUs), CPU: s.CPU, Devices: s.device, MIG: s.mig, Exclude: s.exclude,
+		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any}
+	err := flagset.RefuseTogether(cmd, flagset.OptionConflicts())
+	if err != nil {
+		return out, err
+	}
+	for name, list := range map[string][]string{"device": s.device, "exclude": s.exclude} {
+		if err := RefuseRange(name, list); err != nil {
+			return out, err
+		}
+	}
+	if err := plainGlob(s.model); err != nil {
+		return out, err
+	}
+	if s.memory != "" {
+		if out.Memory, err = memorySize("mem", s.memory); err != nil {
+			return out, err
+		}
+	}
+	if s.share != "" {
+		if out.Share, err = memorySize("share", s.share); err != nil {
+			return out, err
+		}
+	}
+	if s.compute != "" {
+		c, err := gpu.ParseCapability(s.compute)
+		if err != nil {
+			return out, fmt.Errorf("cannot read --min-compute %q: write it as --min-compute 8.0", s.compute)
+		}
+		out.MinCompute = &c
+	}
+	if err := s.quota.parse(cmd, &out); err != nil {
+		return out, err
+	}
+	return out, s.check(cmd, &out)
+}
+
+// RefuseRange refuses a range such as 0-3, and lists the numbers to write instead.
+func RefuseRange(flag string, names []string) error {
+	for _, name := range names {
+		first, last, ok := strings.Cut(name, "-")
+		from, err1 := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		if !ok || err1 != nil || err2 != nil {
+			continue
+		}
+		numbers := first
+		for i := from + 1; i <= to && i < from+64; i++ {
+			numbers += "," + strconv.Itoa(i)
+		}
+		return fmt.Errorf("cannot read --%s %s: ranges are not understood; write every number, such as --%[1]s %[3]s", flag, name, numbers)
+	}
+	return nil
+}
+
+// plainGlob refuses the special characters of other globs: such a pattern would never match.
+func plainGlob(pattern string) error {
+	i := strings.IndexAny(pattern, `[]{}\`)
+	if i < 0 {
+		return nil
+	}
+	return fmt.Errorf("cannot read --model %q: only * and ? are wildcards, %q is not; write for instance %s",
+		pattern, pattern[i:i+1], flagset.Example("model"))
+}
+
+// memorySize reads --mem or --share. It refuses sizes below 1 MiB: the unit was probably forgotten.
+func memorySize(flag, text string) (gpu.Bytes, error) {
+	n, err := gpu.ParseBytes(text)
+	if err != nil {
+		why := ""
+		if _, number := strconv.ParseFloat(text, 64); number == nil && strings.ContainsAny(text, "eE") {
+			why = "exponents are not understood; "
+		}
+		return 0, fmt.Errorf("cannot read --%s %q: %swrite a number and a unit, such as 20G or 500M", flag, text, why)
+	}
+	if n == 0 {
+		return 0, fmt.Errorf("cannot ask for --%s %s: the size is zero; write for instance %s, or leave it out", flag, text, flagset.Example(flag))
+	}
+	if n < gpu.MiB {
+		return 0, fmt.Errorf("cannot ask for --%s %s: that is %s; write a unit, such as --%[1]s %[4]sG", flag, text, n, strings.TrimRight(text, "kKiIbB "))
+	}
+	return n, nil
+}
+
+func (s *SpecFlags) check(cmd *cobra.Command, out *job.Spec) error {
+	counted := cmd.Flags().Changed("gpus")
+	switch {
+	case s.GPUs == AllGPUs && len(s.device) > 0:
+		return errors.New("cannot use --gpus all with --device: it names the devices; leave one of them out")
+	case counted && s.GPUs < 1 && s.GPUs != AllGPUs:
+		return fmt.Errorf("cannot ask for --gpus %d: write 1 or more, or --cpu for none", s.GPUs)
+	case counted && len(s.device) > 0 && int(s.GPUs) != len(s.device):
+		return fmt.Errorf("cannot ask for --gpus %d and %d devices in --device: leave --gpus out", s.GPUs, len(s.device))
+	case s.mig != "" && len(s.device) > 1:
+		return fmt.Errorf("cannot ask for --mig and several devices: a job gets one MIG slice")
+	case s.place != "" && s.place != string(job.Spread) && s.place != string(job.Packed):
+		return fmt.Errorf("cannot read --place %q: write spread or packed", s.place)
+	case s.ids != string(job.AutoIDs) && s.ids != string(job.UUIDs) && s.ids != string(job.IndexIDs):
+		return fmt.Errorf("cannot read --ids %q: write auto, uuid or index", s.ids)
+	}
+	if s.CPU || s.mig != "" || len(s.device) > 0 {
+		out.GPUs = 0
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package jobflags
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/ui/cli"
+	"gpuard/internal/ui/cmdtable"
+	"gpuard/internal/ui/failure"
+	"gpuard/internal/ui/flagset"
+)
+
+// WaitFlags are the flags of commands that lease: whether to wait for a device, how long, and what to do instead.
+type WaitFlags struct {
+	wait     string
+	NoWait   bool
+	Fallback []string
+}
+
+// Add adds them.
+func (w *WaitFlags) Add(cmd *cobra.Command) {
+	flagset.AddOption(cmd, "wait", &w.wait)
+	flagset.AddOption(cmd, "no-wait", &w.NoWait)
+	w.AddFallback(cmd)
+}
+
+// AddFallback adds --fallback alone.
+func (w *WaitFlags) AddFallback(cmd *cobra.Command) { flagset.AddOption(cmd, "fallback", &w.Fallback) }
+
+// Parse checks the flags and returns their meaning.
+func (w *WaitFlags) Parse(p *cli.Program, cmd *cobra.Command) (waiting job.Waiting, err error) {
+	if flagset.IsSet(cmd, "wait") && flagset.IsSet(cmd, "dry-run") && cmd.Flags().Lookup("remove") == nil { // that of a setup is about the files to write
+		err = errors.New("cannot use --wait with --dry-run: a dry run does not wait; leave one of them out")
+	}
+	if err == nil {
+		err = flagset.RefuseTogether(cmd, flagset.OptionConflicts())
+	}
+	if err == nil {
+		err = w.checkFallback(cmd)
+	}
+	if err == nil {
+		err = mistakenTime(p, cmd)
+	}
+	if err != nil {
+		return waiting, failure.AsUsage(err)
+	}
+	waiting = job.Waiting{No: w.NoWait, Fallback: w.Fallback}
+	if w.wait != "" && w.wait != cli.Forever {
+		if d, zero := time.ParseDuration(w.wait); zero == nil && d == 0 {
+			return waiting, failure.Usagef("cannot wait for --wait=%s: the time is zero; write --no-wait for an immediate answer", w.wait)
+		}
+		if waiting.Limit, err = flagset.Duration("wait", w.wait); err != nil {
+			return waiting, failure.AsUsage(err)
+		}
+	}
+	return waiting, nil
+}
+
+// mistakenTime finds a word after --wait that was meant as its time but that the parser took for the command.
+func mistakenTime(p *cli.Program, cmd *cobra.Command) error {
+	word := cmd.Flags().Arg(0)
+	i := slices.Index(p.Args, "--wait")
+	if cmdtable.KindOf(cmd) != cmdtable.KindBecome || word == "" || i < 0 || i+1 == len(p.Args) || p.Args[i+1] != word {
+		return nil
+	}
+	if cmd.Flags().Arg(1) != "--" && strings.Trim(word[:1], "0123456789") != "" {
+		return nil
+	}
+	_, err := flagset.Duration("wait", word)
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; to run a command of that name: --wait -- %s", err, word)
+}
+
+// checkFallback refuses a list whose end is never reached, and a list that conflicts with another flag.
+func (w *WaitFlags) checkFallback(cmd *cobra.Command) error {
+	last := len(w.Fallback) - 1
+	for i, word := range w.Fallback {
+		switch {
+		case !slices.Contains([]string{"other", "cpu", "wait"}, word):
+			return fmt.Errorf("cannot read --fallback %q: write a list of other, cpu and wait, such as --fallback other,cpu", word)
+		case slices.Contains(w.Fallback[:i], word):
+			return fmt.Errorf("cannot use --fallback %s: %s is named twice", strings.Join(w.Fallback, ","), word)
+		case word != "other" && i < last:
+			return fmt.Errorf("cannot use --fallback %s: nothing is tried after %s; write it last", strings.Join(w.Fallback, ","), word)
+		case word == "cpu" && cmd.Name() == "reserve" && !flagset.IsSet(cmd, "shell"):
+			return errors.New("cannot use --fallback cpu with reserve: there is no GPU to lease; leave cpu out")
+		case word == "wait" && w.NoWait:
+			return fmt.Errorf("cannot use --no-wait with --fallback %s: they contradict each other; leave one of them out", strings.Join(w.Fallback, ","))
+		}
+	}
+	if last >= 0 && w.Fallback[last] != "wait" && cmd.Flags().Changed("wait") {
+		return fmt.Errorf("cannot use --wait with --fallback %s: that is tried in place of waiting; leave one of them out, or write --fallback other,wait", strings.Join(w.Fallback, ","))
+	}
+	return nil
+}

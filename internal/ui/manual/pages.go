@@ -1,0 +1,154 @@
+package manual
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gpuard/internal/app/setup"
+)
+
+// Page is one page of the manual, as man(7) source.
+type Page struct {
+	Name string // file name: gpuard-run.1
+	Text string
+}
+
+// Pages returns all pages: gpuard(1), one for each command of root, and those of the configuration files in section 5.
+func Pages(root *cobra.Command, version string) (pages []Page) {
+	for _, cmd := range WithPages(root) {
+		pages = append(pages, Page{PageOf(cmd) + ".1", manText(cmd, version)})
+	}
+	for _, f := range setup.Formats() {
+		pages = append(pages, FormatPage(f, version))
+	}
+	return pages
+}
+
+// WithPages returns cmd and its subcommands, without hidden ones.
+func WithPages(cmd *cobra.Command) []*cobra.Command {
+	list := []*cobra.Command{cmd}
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			list = append(list, WithPages(c)...)
+		}
+	}
+	return list
+}
+
+// PageOf is "gpuard-run" for gpuard run.
+func PageOf(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
+
+func manText(cmd *cobra.Command, version string) string {
+	cmd.LocalFlags() // joins the flags of the parents to the command's own
+	var b strings.Builder
+	section := func(title string) { fmt.Fprintf(&b, ".SH %s\n", title) }
+	b.WriteString(ManHead(PageOf(cmd), 1, version))
+	section("NAME")
+	fmt.Fprintf(&b, "%s \\- %s\n", Roff(PageOf(cmd)), Roff(cmd.Short))
+	section("SYNOPSIS")
+	b.WriteString(".B " + Roff(cmd.UseLine()) + "\n")
+	if cmd.HasAvailableSubCommands() {
+		b.WriteString(".br\n.B " + Roff(cmd.CommandPath()) + " COMMAND [flags]\n")
+	}
+	section("DESCRIPTION")
+	about := cmd.Long
+	if about == "" {
+		about = cmd.Short + "."
+	}
+	b.WriteString(paragraphs(about))
+	if cmd.HasAvailableSubCommands() {
+		section("COMMANDS")
+		for _, c := range WithPages(cmd)[1:] {
+			if c.Parent() == cmd {
+				fmt.Fprintf(&b, ".TP\n.BR %s (1)\n%s\n", Roff(PageOf(c)), Roff(c.Short))
+			}
+		}
+	}
+	section("OPTIONS")
+	b.WriteString(manFlags(cmd))
+	if cmd.Example != "" {
+		section("EXAMPLES")
+		b.WriteString(manExamples(cmd.Example))
+	}
+	section("EXIT STATUS")
+	b.WriteString(manExits(cmd))
+	section("ENVIRONMENT")
+	b.WriteString(manTerms(manVariables(), cmd))
+	section("FILES")
+	b.WriteString(manTerms(manFiles(), cmd))
+	section("SEE ALSO")
+	b.WriteString(manNeighbours(cmd))
+	return b.String()
+}
+
+// ManHead is the beginning of a page. It has no date, so that each build of a version has the same pages. It turns off
+// justification and hyphenation, so that a search finds a flag.
+func ManHead(name string, section int, version string) string {
+	return fmt.Sprintf(".TH %s %d \"\" \"gpuard %s\" \"gpuard manual\"\n.ad l\n.nh\n", strings.ToUpper(Roff(name)), section, Roff(version))
+}
+
+// paragraphs joins lines that were broken by hand.
+func paragraphs(text string) string {
+	var b strings.Builder
+	for i, part := range strings.Split(strings.TrimSpace(text), "\n\n") {
+		if i > 0 {
+			b.WriteString(".PP\n")
+		}
+		for line := range strings.Lines(part) {
+			b.WriteString(Roff(strings.TrimRight(line, " \n")) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// manFlags lists the flags with the headings and the order of the help.
+func manFlags(cmd *cobra.Command) string {
+	var b strings.Builder
+	groups := GroupedFlags(cmd)
+	for _, g := range groups {
+		if len(groups) > 1 {
+			b.WriteString(".SS " + Roff(g.title) + "\n")
+		}
+		for _, f := range g.Flags {
+			fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", Roff(strings.TrimSpace(FlagName(f))), Roff(FlagWords(f)))
+		}
+	}
+	return b.String()
+}
+
+// manExamples moves the remark after a command to the next line: next to it the line would be too wide.
+func manExamples(text string) string {
+	var b strings.Builder
+	b.WriteString(".nf\n")
+	for line := range strings.Lines(text) {
+		line = strings.TrimPrefix(strings.TrimRight(line, "\n"), "  ")
+		code, words, _ := strings.Cut(line, "  ")
+		b.WriteString(Roff(code) + "\n")
+		if words = strings.TrimSpace(words); words != "" {
+			b.WriteString("    " + Roff(words) + "\n")
+		}
+	}
+	return b.String() + ".fi\n"
+}
+
+// manNeighbours lists the program, its commands, and the other commands of the same group.
+func manNeighbours(cmd *cobra.Command) string {
+	var names []string
+	for _, c := range WithPages(cmd.Root()) {
+		if c != cmd && (c == cmd.Root() || c.Parent() == cmd.Root() || c.Parent() == cmd.Parent()) {
+			names = append(names, ".BR "+Roff(PageOf(c))+" (1)")
+		}
+	}
+	return strings.Join(names, ",\n") + "\n"
+}
+
+// Roff escapes text so that roff neither takes it for a request nor replaces characters that users copy from the page.
+func Roff(text string) string {
+	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, `"`, `\(dq`).Replace(text)
+	if strings.HasPrefix(text, ".") {
+		text = `\&` + text
+	}
+	return text
+}

@@ -1,0 +1,159 @@
+// Package planview shows what a request got: the plan, the refusal with a reason for each device, the place in the line.
+package planview
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+	"gpuard/internal/ui/console"
+)
+
+// WithLists replaces nil lists, which JSON would write as null, with empty ones.
+func WithLists(plan job.Plan) job.Plan {
+	plan.Devices = append([]job.Given{}, plan.Devices...)
+	plan.Reasons = append([]job.Reason{}, plan.Reasons...)
+	plan.Notes = append([]string{}, plan.Notes...)
+	return plan
+}
+
+// QuotaText says how a share is enforced: " (watch)".
+func QuotaText(q job.Quota) string {
+	if q == job.NoQuota {
+		return " (not enforced)"
+	}
+	return " (" + string(q) + ")"
+}
+
+// WriteRefusal writes why no device was given: the summary, one line per device, and what to do. The summary and the advice
+// begin with "gpuard: ", because standard error is shared with the command.
+func WriteRefusal(w io.Writer, r *job.Refusal, term console.Term) {
+	p := console.Page{Term: term}
+	p.Paragraph(console.Dim.Of("gpuard: "), console.Bold, p.Text(r.Summary))
+	told := RelevantReasons(r.Reasons)
+	if len(told) == 1 && strings.HasSuffix(r.Summary, ": "+told[0].Text) {
+		told = nil
+	}
+	WriteReasons(&p, told)
+	if r.Remedy != "" {
+		p.Paragraph(console.Dim.Of("gpuard: "), console.Normal, p.Text(r.Remedy))
+	}
+	_, _ = io.WriteString(w, p.Out.String())
+}
+
+// WritePlan writes what would be given and why, for --dry-run: the devices with the numbers under which the program sees
+// them, then one line per device, then the notes.
+func WritePlan(w io.Writer, plan job.Plan, term console.Term) {
+	p := console.Page{Term: term}
+	if len(plan.Devices) == 0 {
+		p.Paragraph(console.Dim.Of("gpuard: "), console.Bold, "no GPU, as requested")
+	}
+	for _, d := range plan.Devices {
+		p.Paragraph(console.Dim.Of("gpuard: "), console.Bold, p.Text(fmt.Sprintf("%s would be %s:%d", d, d.Runtime(), d.Logical)))
+	}
+	if plan.Share > 0 {
+		p.Paragraph(console.Dim.Of("gpuard: "), console.Normal, "a share of "+plan.Share.String()+QuotaText(plan.Quota)+" of each")
+	}
+	WriteReasons(&p, RelevantReasons(plan.Reasons))
+	for _, note := range plan.Notes {
+		p.Paragraph(console.Yellow.Of("note: "), console.Normal, p.Text(note))
+	}
+	_, _ = io.WriteString(w, p.Out.String())
+}
+
+// RelevantReasons leaves out the devices that --device does not name. The JSON answer has them all.
+func RelevantReasons(reasons []job.Reason) []job.Reason {
+	return slices.DeleteFunc(slices.Clone(reasons), func(r job.Reason) bool { return r.Code == "not-named" })
+}
+
+// WriteReasons writes one device per line. The remedies are left out, because the refusal ends with what to do.
+func WriteReasons(p *console.Page, reasons []job.Reason) {
+	labels := labels(p, reasons)
+	width := 0
+	column := len("chosen")
+	for i, l := range labels {
+		word, _ := inWords(reasons[i])
+		width, column = max(width, console.Cells(l)), max(column, console.Cells(word))
+	}
+	for i, r := range reasons {
+		lead := "  " + console.Pad(labels[i], width, false, "") + "  "
+		word, text := inWords(r)
+		text = p.Text(text)
+		verdict := console.Pad(word, column, false, "") + "  "
+		if p.Term.Width > 0 && p.Term.Width < console.TableWidth {
+			p.Line(console.Normal.Of("  "+labels[i]+"  "), verdictStyle(r.Verdict).Of(word))
+			if text != "" {
+				p.Paragraph(console.Normal.Of("    "), console.Normal, text)
+			}
+			continue
+		}
+		reason(p, lead, verdictStyle(r.Verdict).Of(verdict), text)
+	}
+}
+
+// inWords returns the verdict and the text of a reason. It cuts off a verdict with which the text begins.
+func inWords(r job.Reason) (word, text string) {
+	switch r.Verdict {
+	case job.Chosen:
+		return "chosen", strings.TrimPrefix(strings.TrimPrefix(r.Text, "chosen: "), "chosen ")
+	case job.Eligible:
+		for _, state := range []string{"free", "use unknown"} {
+			if rest, ok := strings.CutPrefix(r.Text, state); ok {
+				return state, strings.TrimPrefix(rest, ", ")
+			}
+		}
+		return "free", r.Text
+	}
+	if r.Code == "drained" || r.Code == "unhealthy" { // "busy" would be wrong: the device has no user
+		if state, why, told := strings.Cut(r.Text, ": "); told {
+			return state, why
+		}
+	}
+	return string(r.Verdict), r.Text
+}
+
+func reason(p *console.Page, lead string, verdict console.Span, text string) {
+	width := p.Term.Width - console.Cells(lead+verdict.Text)
+	if p.Term.Width <= 0 {
+		width = 0
+	}
+	for i, part := range console.Wrap(text, width) {
+		if i > 0 {
+			lead, verdict.Text = strings.Repeat(" ", console.Cells(lead)), strings.Repeat(" ", console.Cells(verdict.Text))
+		}
+		p.Line(console.Normal.Of(lead), verdict, console.Normal.Of(part))
+	}
+}
+
+// labels returns the names of the devices. It adds the model if two have the same index (MIG slices, two vendors).
+func labels(p *console.Page, reasons []job.Reason) []string {
+	count := map[int]int{}
+	for _, r := range reasons {
+		count[r.Index]++
+	}
+	labels := make([]string, len(reasons))
+	for i, r := range reasons {
+		labels[i] = fmt.Sprintf("GPU %d", r.Index)
+		if count[r.Index] > 1 {
+			name := r.Name
+			if _, profile, ok := strings.Cut(r.Name, " MIG "); ok {
+				name = "MIG " + profile
+			}
+			labels[i] += " " + console.Cut(p.Text(gpu.Model(name)), 20, p.Dots())
+		}
+	}
+	return labels
+}
+
+func verdictStyle(v job.Verdict) console.Style {
+	switch v {
+	case job.Chosen, job.Eligible:
+		return console.Green
+	case job.Busy:
+		return console.Yellow
+	}
+	return console.Red
+}

@@ -1,0 +1,127 @@
+package planview
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/pick"
+	"gpuard/internal/core/status"
+	"gpuard/internal/ui/console"
+)
+
+// StandingLine is the line: place, next job, and the holders with their devices and times. If width is not 0 it leaves out
+// details until the first holder fits in width cells, and cuts the rest.
+func StandingLine(s status.Standing, now time.Time, width int) string {
+	text := ""
+	holders := together(s.Holders)
+	for brevity := range 4 {
+		head, rest := place(s, brevity), []string{}
+		if s.Ahead != "" {
+			head += "; " + s.Ahead + " is next"
+		}
+		if s.Stuck {
+			head += "; a user has to act"
+		}
+		for _, h := range holders {
+			rest = append(rest, "; "+holder(h, now, brevity))
+		}
+		text = head + strings.Join(rest, "")
+		if width <= 0 || console.Cells(head+strings.Join(rest[:min(1, len(rest))], "")) <= width {
+			break
+		}
+	}
+	if width > 0 {
+		text = console.Cut(text, width, "...")
+	}
+	return text
+}
+
+// together joins the devices that the same job or obstacle keeps: it is named once, for "GPU 0, 2".
+func together(holders []status.Holder) (joined []status.Holder) {
+	for _, h := range holders {
+		i := slices.IndexFunc(joined, func(o status.Holder) bool {
+			o.Device = h.Device
+			return o == h
+		})
+		if i >= 0 && h.Device != "" {
+			joined[i].Device += ", " + strings.TrimPrefix(h.Device, "GPU ")
+			continue
+		}
+		joined = append(joined, h)
+	}
+	return joined
+}
+
+// place is the beginning of the line.
+func place(s status.Standing, brevity int) string {
+	if s.Place == 0 {
+		return "waiting for " + s.Want
+	}
+	at := fmt.Sprintf("%s of %d", ordinal(s.Place), s.Of)
+	if brevity > 2 {
+		return at
+	}
+	return "waiting for " + s.Want + ", " + at
+}
+
+// holder is "GPU 2: python of alice (PID 4242) since 14:02". With more brevity it leaves out the PID, then the time.
+func holder(h status.Holder, now time.Time, brevity int) string {
+	text := h.Device + ": "
+	switch {
+	case h.Device == "":
+		return h.Text
+	case h.Text != "":
+		return text + h.Text
+	case h.User == "":
+		text += h.Command
+	case h.Command == "":
+		text += h.User
+	default:
+		text += h.Command + " of " + h.User
+	}
+	if h.PID > 0 && brevity < 1 {
+		text += " (" + pick.PIDText(h.PID, h.Apart) + ")"
+	}
+	switch {
+	case !h.Awaited.IsZero():
+		text += " has ended, kept for its next start until " + h.Awaited.In(now.Location()).Format(time.TimeOnly)
+	case h.Keeper != "":
+		text += " has ended, still held by " + h.Keeper
+	case !h.Since.IsZero() && brevity < 2:
+		text += " since " + console.ClockText(h.Since, now)
+	}
+	return text
+}
+
+// ordinal is "1st", "2nd", "3rd", "11th".
+func ordinal(n int) string {
+	end := "th"
+	if n%100 < 11 || n%100 > 13 {
+		switch n % 10 {
+		case 1:
+			end = "st"
+		case 2:
+			end = "nd"
+		case 3:
+			end = "rd"
+		}
+	}
+	return fmt.Sprint(n) + end
+}
+
+// WantedText is what a request waits for, in a few words.
+func WantedText(w *status.Waiting) string {
+	text := fmt.Sprintf("%d GPUs", w.Count)
+	if w.Count == 1 {
+		text = "1 GPU"
+	}
+	switch {
+	case w.Share > 0:
+		text += fmt.Sprintf(", share %s", w.Share)
+	case w.Memory > 0:
+		text += fmt.Sprintf(", %s", w.Memory)
+	}
+	return text
+}
