@@ -48,11 +48,7 @@ $(LINT): .cache/bin/golangci-lint-$(LINT_VERSION)
 # A count and not a duration: a duration that ends in the middle of a call fails with
 # "context deadline exceeded" and no input (golang/go issue 75804).
 fuzz: ## every target, FUZZTIME each
-	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd internal test | \
-	while IFS=: read -r file func; do \
-		echo "== $${func#func } in $$(dirname "$$file")"; \
-		$(GO) test "./$$(dirname "$$file")" -run '^$$' -fuzz "^$${func#func }\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x || exit 1; \
-	done
+	@grep -rlE --include='*_test.go' '^func Fuzz' cmd internal test | xargs -n 1 dirname | sort -u | xargs -L 1 -P 2 .ci/fuzz $(FUZZTIME)
 
 bench: build ## beside other programs, in one run; with BEFORE=COMMIT beside the gpuard of that
 ifdef BEFORE

@@ -28,7 +28,7 @@ func TestConduct(t *testing.T) {
 		{"ends with 3", "exit 3", core.Failed, 2, 3, "", false, ""},
 		{"ends by a signal", "kill -USR1 $$", core.Failed, 2, -1, "SIGUSR1", false, ""},
 		{"succeeds when it is tried again", `echo "$N, restart ${GPUARD_RESTART-none}"; test -n "$GPUARD_RESTART"`, core.OK, 2, 0, "", false, "3, restart none\n3, restart 1\n"},
-		{"does not end in time", "sleep 60", core.Failed, 1, 124, "", true, ""},
+		{"does not end in time", "exec sleep 60", core.Failed, 1, 124, "", true, ""},
 		{"leaves something that does not end in time", "trap '' TERM; sleep 60 & echo $! >$T/child; wait", core.Failed, 1, 124, "", true, ""},
 		{"cannot be started", "", core.Failed, 1, 0, "", false, ""},
 	}
