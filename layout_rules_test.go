@@ -24,7 +24,7 @@ func layerTable() []layer {
 	const core, app, ui = "internal/core/", "internal/app/", "internal/ui/"
 	below := []string{core + "*", "internal/text/*", "internal/host/*"}
 	shared := slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry", app + "claim", app + "engine"})
-	commandLine := []string{core + "*", app + "*", ui + "console", ui + "failure", ui + "cmdtable", ui + "flagset", ui + "planview"}
+	commandLine := []string{core + "*", app + "*", ui + "translate", ui + "console", ui + "failure", ui + "cmdtable", ui + "flagset", ui + "planview"}
 	return []layer{
 		{core + "prose", nil},
 		{core + "suggest", nil},
@@ -96,7 +96,8 @@ func layerTable() []layer {
 		{app + "*", shared},
 		{"internal/entry", []string{"internal/ui/cli", "internal/ui/commands", core + "*", app + "*", "internal/text/*", "internal/host/*"}},
 		// the command line, from the lowest; its groups of commands do not know each other
-		{ui + "console", []string{core + "*"}},
+		{ui + "translate", []string{core + "visible"}},
+		{ui + "console", []string{core + "*", ui + "translate"}},
 		{ui + "failure", []string{app + "exit"}},
 		{ui + "cmdtable", nil},
 		{ui + "flagset", []string{core + "*", ui + "cmdtable"}},

@@ -56,6 +56,9 @@ func runTests(m *testing.M, names []string) int {
 	if err != nil {
 		panic(err)
 	}
+	for _, name := range []string{"LC_ALL", "LC_MESSAGES", "LANG"} {
+		_ = os.Unsetenv(name) // what is compared is English
+	}
 	unix.Umask(0o022) // a project in a folder that a group can write is not used
 	return place.Leave(m.Run())
 }

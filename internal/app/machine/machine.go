@@ -71,6 +71,16 @@ type Messages struct {
 	Loud  func(string)           // shows one line even with --quiet; may be nil
 	Stand func(*status.Standing) // shows the place of a waiting request in the queue, at each change; nil when the wait is over
 	Live  bool                   // standard error is a terminal
+
+	Translate func(string) string // says a sentence in the language of the user; nil for English
+}
+
+// Said is a sentence in the language of the user.
+func (m *Messages) Said(sentence string) string {
+	if m.Translate == nil {
+		return sentence
+	}
+	return m.Translate(sentence)
 }
 
 // SurviveDriver is called before a process starts a command that it must not leave alone: a crash of the driver's library is

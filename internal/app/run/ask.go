@@ -74,10 +74,10 @@ func consider(host *machine.Host, q *prompt.Question, spec job.Spec, m gpu.Machi
 	if err != nil {
 		return err
 	}
-	c.Use = "free"
+	c.Use = host.Said("free")
 	for _, g := range plan.Devices {
 		if d, slice, ok := m.Find(g.UUID); ok && d.UseUnknown(slice) {
-			c.Use = status.Unknown.Word()
+			c.Use = host.Said(status.Unknown.Word())
 		}
 	}
 	if refusal == nil && len(plan.Devices) > 0 {
@@ -87,10 +87,10 @@ func consider(host *machine.Host, q *prompt.Question, spec job.Spec, m gpu.Machi
 	if refusal == nil || refusal.Never {
 		return nil
 	}
-	c.Use = "not free"
+	c.Use = host.Said("not free")
 	for _, r := range refusal.Reasons {
 		if r.Verdict == job.Busy && r.Code != "not-named" {
-			c.Use = r.Text
+			c.Use = host.Said(r.Text)
 		}
 	}
 	q.Choices = append(q.Choices, c)
@@ -122,7 +122,7 @@ func showQuestion(ctx context.Context, host *machine.Host, q prompt.Question) (p
 	if !desktop(host) {
 		return prompt.Answer{}, exit.Usagef("cannot ask which GPU: there is no terminal (%v) and no desktop; name one, such as --device %s", err, q.Choices[0].Label)
 	}
-	w := dialog.Window{Title: "gpuard", Text: q.Text(), Columns: []string{"GPU", "Model", "Free", "Use"}, Rows: q.Rows(), Several: q.Count > 1}
+	w := dialog.Window{Title: "gpuard", Text: host.Said(q.Text()), Columns: []string{"GPU", host.Said("Model"), host.Said("Free"), host.Said("Use")}, Rows: saidRows(host, q.Rows()), Several: q.Count > 1}
 	for {
 		text, err := w.Show(ctx)
 		if err != nil && !errors.Is(err, dialog.ErrCancelled) {
@@ -139,6 +139,14 @@ func showQuestion(ctx context.Context, host *machine.Host, q prompt.Question) (p
 	}
 }
 
+// saidRows says the choices that are no device.
+func saidRows(host *machine.Host, rows [][]string) [][]string {
+	for _, row := range rows {
+		row[1] = host.Said(row[1])
+	}
+	return rows
+}
+
 // putOn asks until the answer is one. A signal finds the terminal as it was before.
 func putOn(host *machine.Host, t *dialog.Terminal, q prompt.Question) (prompt.Answer, error) {
 	caught := interrupt.Catch()
@@ -152,7 +160,7 @@ func putOn(host *machine.Host, t *dialog.Terminal, q prompt.Question) (prompt.An
 		text, err := t.Read()
 		lines <- line{text, err}
 	}
-	if err := t.Show(strings.Join(q.Table(t.Width()), "\n") + "\n" + q.Line()); err != nil {
+	if err := t.Show(strings.Join(q.Table(t.Width()), "\n") + "\n" + host.Said(q.Line())); err != nil {
 		return prompt.Answer{}, err
 	}
 	go read()
@@ -170,7 +178,7 @@ func putOn(host *machine.Host, t *dialog.Terminal, q prompt.Question) (prompt.An
 			if err == nil {
 				return answer, nil
 			}
-			if err := t.Show(err.Error() + "\n" + q.Line()); err != nil {
+			if err := t.Show(host.Said(err.Error()) + "\n" + host.Said(q.Line())); err != nil {
 				return prompt.Answer{}, err
 			}
 			go read()

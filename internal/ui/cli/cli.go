@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,7 @@ import (
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
 	"gpuard/internal/ui/manual"
+	"gpuard/internal/ui/translate"
 )
 
 // Program is one call of gpuard: the app, the outputs and the arguments.
@@ -42,7 +44,7 @@ func (p *Program) Tell(text string) error {
 	const lead = "gpuard: "
 	t := p.Term(p.Err)
 	if !t.TTY {
-		_, err := fmt.Fprintln(p.Err, lead+text)
+		_, err := fmt.Fprintln(p.Err, lead+t.Say(text))
 		return err
 	}
 	lines := console.Page{Term: t}
@@ -51,11 +53,19 @@ func (p *Program) Tell(text string) error {
 	return err
 }
 
+// Answer writes lines of the answer, in the language of the user. Main says so when they could not be written.
+func (p *Program) Answer(form string, args ...any) {
+	for line := range strings.SplitSeq(fmt.Sprintf(form, args...), "\n") {
+		fmt.Fprintln(p.Out, p.Host.Said(line))
+	}
+}
+
 // Main runs one command and returns the exit code. A successful gpuard run does not return: the process becomes the
 // command.
 func Main(ctx context.Context, p *Program) int {
 	p.Host.Say = func(line string) { _ = p.Tell(line) }
 	p.Host.Loud = p.Host.Say
+	p.Host.Translate = translate.Of(p.Host.Env).Sentence
 	out := &checkedWriter{Writer: p.Out}
 	p.Out = out
 	root := p.Root()
@@ -184,7 +194,7 @@ func (p *Program) Term(w io.Writer) console.Term {
 	}
 	file, ok := w.(*os.File)
 	if !ok {
-		return console.Term{Width: console.NumberIn(p.Host.Env, "COLUMNS", console.UsualWidth)}
+		return console.Term{Width: console.NumberIn(p.Host.Env, "COLUMNS", console.UsualWidth), Language: translate.Of(p.Host.Env)}
 	}
 	return console.Terminal(file, p.Host.Env)
 }

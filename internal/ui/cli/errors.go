@@ -18,6 +18,7 @@ import (
 	"gpuard/internal/ui/cmdtable"
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/planview"
+	"gpuard/internal/ui/translate"
 )
 
 // failEval makes the eval of a failed env or reserve --shell fail. An empty output would succeed, and the shell would
@@ -90,7 +91,8 @@ func (p *Program) showError(cmd *cobra.Command, f *failure.Coded) {
 		planview.WriteRefusal(&text, refusal, p.Term(&text))
 		p.alert(cmd, f.Err, strings.ReplaceAll(text.String(), "gpuard: ", ""))
 	default:
-		text, r := SafeText(f.Err.Error()), SafeText(exit.Remedy(f.Err))
+		say := translate.Of(p.Host.Env).Sentence
+		text, r := SafeText(say(f.Err.Error())), SafeText(say(exit.Remedy(f.Err)))
 		fmt.Fprintln(p.Err, "gpuard: "+text)
 		if r != "" {
 			fmt.Fprintln(p.Err, "gpuard: "+r)

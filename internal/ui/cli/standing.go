@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/status"
+	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/planview"
 )
 
@@ -74,11 +75,13 @@ func (s *standing) draw() {
 	case s.latest == nil:
 	case s.p.Host.Live && OnScreen(s.p):
 		s.drawn, s.shown, s.told = time.Now(), true, true
-		width := max(s.p.Term(s.p.Err).Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
-		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+planview.StandingLine(*s.latest, time.Now(), width))
+		term := s.p.Term(s.p.Err)
+		width := max(term.Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
+		line := console.Cut(term.Say(planview.StandingLine(*s.latest, time.Now(), width)), width, "")
+		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+line)
 	case !s.told && (!s.p.Host.Live || !stopsBackground(s.p)):
 		s.told = true
-		fmt.Fprintln(s.p.Err, "gpuard: "+planview.StandingLine(*s.latest, time.Now(), 0))
+		fmt.Fprintln(s.p.Err, "gpuard: "+s.p.Term(s.p.Err).Say(planview.StandingLine(*s.latest, time.Now(), 0)))
 	}
 }
 

@@ -151,6 +151,6 @@ func cancelRun(ctx context.Context, p *cli.Program, l job.Lease, now bool) error
 	if l.IsReservation() {
 		what = "the reservation"
 	}
-	_, err := fmt.Fprintf(p.Out, "%s: %s has ended\n", l.ID, what)
-	return err
+	p.Answer("%s: %s has ended", l.ID, what)
+	return nil
 }

@@ -97,6 +97,7 @@ func (p *Page) Styled(s Style, text string) {
 
 // Paragraph wraps text after a lead; the lines after the first are indented by the width of the lead.
 func (p *Page) Paragraph(lead Span, s Style, text string) {
+	lead.Text, text = p.sayLead(lead.Text), p.Term.Say(text)
 	width := p.Term.Width - Cells(lead.Text)
 	if p.Term.Width > 0 && width < 12 { // too narrow for hanging lines
 		lead.Text, width = Cut(lead.Text, max(p.Term.Width-12, 0), ""), min(p.Term.Width, 12)
@@ -129,5 +130,11 @@ func (p *Page) Columns(table [][]string) (widths [5]int, over int) {
 	return widths, over
 }
 
+// sayLead says what stands before a paragraph, whose spaces stay.
+func (p *Page) sayLead(lead string) string {
+	word := strings.TrimSpace(lead)
+	return strings.Replace(lead, word, p.Term.Say(word), 1)
+}
+
 // Sentence is text of its own, cut at the width of the terminal.
-func (p *Page) Sentence(text string) { p.Line(Normal.Of(p.Text(text))) }
+func (p *Page) Sentence(text string) { p.Line(Normal.Of(p.Text(p.Term.Say(text)))) }

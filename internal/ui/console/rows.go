@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -13,6 +14,7 @@ type TableRow struct {
 	PID    int    // of its command; 0 none
 	Since  string // how long it runs or waits, or ran
 	About  string // what it is, where its name does not say so
+	When   string // behind that: ", in about 5 min"
 	Note   string // behind that, for people
 	Remark string // below the line
 }
@@ -33,19 +35,31 @@ func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
 	if v.Term.Width <= 0 {
 		v.Term.Width = UsualWidth
 	}
-	v.heads = heads
+	say := v.Term.Say
+	v.heads = RowHeads{say(heads.Name), say(heads.State), say(heads.PID), say(heads.Since), say(heads.About)}
+	rows = v.sayRows(rows)
 	v.measureColumns(rows)
 	if v.Term.Width >= TableWidth {
-		v.writeColumns(Dim, TableRow{Name: heads.Name, State: Dim.Of(heads.State), Where: "ON", Since: heads.Since, About: heads.About}, heads.PID)
+		v.writeColumns(Dim, TableRow{Name: v.heads.Name, State: Dim.Of(v.heads.State), Where: say("ON"), Since: v.heads.Since, About: v.heads.About}, v.heads.PID)
 	}
 	for i := range rows {
 		v.writeRow(&rows[i])
 	}
 }
 
+// sayRows says in the language of the terminal what is no name and no command.
+func (v *RowsPage) sayRows(rows []TableRow) []TableRow {
+	said := slices.Clone(rows)
+	for i := range said {
+		r := &said[i]
+		r.State.Text, r.Where, r.Since, r.When = v.Term.Say(r.State.Text), v.Term.Say(r.Where), v.Term.Say(r.Since), v.Term.Say(r.When)
+	}
+	return said
+}
+
 // measureColumns sets the widths of the columns.
 func (v *RowsPage) measureColumns(rows []TableRow) {
-	v.name, v.state, v.where, v.pid, v.since = len(v.heads.Name), len(v.heads.State), len("ON"), len(v.heads.PID), len(v.heads.Since)
+	v.name, v.state, v.where, v.pid, v.since = Cells(v.heads.Name), Cells(v.heads.State), Cells(v.Term.Say("ON")), Cells(v.heads.PID), Cells(v.heads.Since)
 	for i := range rows {
 		r := &rows[i]
 		v.name = max(v.name, Cells(v.Text(r.Name)))
@@ -75,7 +89,7 @@ func (v *RowsPage) writeColumns(s Style, r TableRow, pid string) {
 	if v.heads.About != "" {
 		since = Pad(since, v.since, true, "") + Between
 	}
-	v.Line(append(line, s.Of(since), s.Of(v.Text(r.About)), Dim.Of(v.Text(r.Note)))...)
+	v.Line(append(line, s.Of(since), s.Of(v.Text(r.About)+r.When), Dim.Of(v.Text(r.Note)))...)
 }
 
 // writeRow writes a row, in two lines on a narrow terminal, and what there is to say of it.
@@ -84,7 +98,7 @@ func (v *RowsPage) writeRow(r *TableRow) {
 	if v.Term.Width >= TableWidth {
 		v.writeColumns(Normal, *r, pidText(r.PID))
 	} else {
-		name := v.Text(strings.TrimSpace(r.Name + Between + r.About))
+		name := v.Text(strings.TrimSpace(r.Name+Between+r.About)) + r.When
 		v.Line(Bold.Of(Cut(name, max(v.Term.Width-Cells(r.State.Text)-2, 4), v.Dots())), Normal.Of(Between), r.State)
 		facts := []string{v.Text(r.Where)}
 		if r.PID != 0 {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/visible"
+	"gpuard/internal/ui/translate"
 )
 
 // Term describes what the output can show. Width or Height 0 means no limit.
@@ -22,12 +23,20 @@ type Term struct {
 	Height int  // lines; used by Frame only
 	Color  bool // a terminal, and NO_COLOR is not set
 	UTF8   bool // the locale's character set
+
+	Language translate.Language // what is said in; English if nothing says otherwise
 }
+
+// Say is a sentence, or a word of a table, in the language of the terminal.
+func (t Term) Say(text string) string { return t.Language.Sentence(text) }
 
 // Terminal describes the output file. NO_COLOR (no-color.org) counts if it is not empty. COLUMNS and LINES count if the
 // kernel does not know the size, as for a file or a pipe, which are 80 columns wide without COLUMNS.
 func Terminal(file *os.File, env visible.Env) Term {
 	t := Term{UTF8: speaksUTF8(env)}
+	if t.UTF8 {
+		t.Language = translate.Of(env)
+	}
 	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
 	t.TTY = err == nil
 	if !t.TTY {

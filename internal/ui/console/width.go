@@ -1,6 +1,7 @@
 package console
 
 import (
+	"iter"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -84,9 +85,9 @@ func Wrap(s string, width int) []string {
 	}
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(s) {
-		if line != "" && Cells(line)+1+Cells(word) <= width {
-			line += " " + word
+	for glue, word := range pieces(s) {
+		if line != "" && Cells(line)+len(glue)+Cells(word) <= width {
+			line += glue + word
 			continue
 		}
 		if line != "" {
@@ -107,4 +108,27 @@ func Wrap(s string, width int) []string {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// pieces are what a line may be broken between, each with what joins it to the one before: words, and within a word the characters that are
+// written without spaces, such as Chinese. No piece begins with what closes a bracket or a sentence, and none ends with what opens one.
+func pieces(s string) iter.Seq2[string, string] {
+	const closing, opening = "，。；：、！？）」』》”’", "（「『《“‘"
+	return func(yield func(glue, piece string) bool) {
+		for word := range strings.FieldsSeq(s) {
+			glue, from, before := " ", 0, rune(0)
+			for i, r := range word {
+				if i > 0 && (wide(before) || wide(r)) && !strings.ContainsRune(closing, r) && !strings.ContainsRune(opening, before) {
+					if !yield(glue, word[from:i]) {
+						return
+					}
+					glue, from = "", i
+				}
+				before = r
+			}
+			if !yield(glue, word[from:]) {
+				return
+			}
+		}
+	}
 }

@@ -53,6 +53,7 @@ func manVariables() []manTerm {
 		{"GPUARD_GPUS", "set for commands that are started: the UUIDs of their devices, in their order", leasing},
 		{"CUDA_VISIBLE_DEVICES", "and the similar variables of other vendors: which devices the caller may use. Set for commands that are started", choosing},
 		{"GPUARD_TRACE", "a file to which each decision about who may start appends a line of JSON", leasing},
+		{"LC_ALL, LC_MESSAGES, LANG", "what messages are said in: Chinese in UTF-8, else English; help, rare errors and JSON stay English", nil},
 		{"NO_COLOR, COLUMNS, TERM", "whether there are colours, and the width of what goes into a pipe or a file", nil},
 	}
 }

@@ -76,12 +76,13 @@ func WriteReasons(p *console.Page, reasons []job.Reason) {
 	column := len("chosen")
 	for i, l := range labels {
 		word, _ := inWords(reasons[i])
+		word = p.Term.Say(word)
 		width, column = max(width, console.Cells(l)), max(column, console.Cells(word))
 	}
 	for i, r := range reasons {
 		lead := "  " + console.Pad(labels[i], width, false, "") + "  "
 		word, text := inWords(r)
-		text = p.Text(text)
+		word, text = p.Term.Say(word), p.Text(p.Term.Say(text))
 		verdict := console.Pad(word, column, false, "") + "  "
 		if p.Term.Width > 0 && p.Term.Width < console.TableWidth {
 			p.Line(console.Normal.Of("  "+labels[i]+"  "), verdictStyle(r.Verdict).Of(word))

@@ -8,6 +8,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/translate"
 	"gpuard/test/golden"
 )
 
@@ -128,4 +129,18 @@ func TestPlan(t *testing.T) {
 	}
 	golden.CompareWidths(t, "plan-mig", func(w *strings.Builder, term console.Term) { WritePlan(w, slices, term) })
 	golden.CompareWidths(t, "plan-cpu", func(w *strings.Builder, term console.Term) { WritePlan(w, job.Plan{}, term) })
+}
+
+// TestRefusalInChinese: a refusal with its reasons and what to do, and a plan.
+func TestRefusalInChinese(t *testing.T) {
+	m := golden.Machine(t, "demo")
+	held := []job.Lease{{ID: "k3f9", UID: 1001, User: "alice", Command: "train", PID: 77, Devices: []gpu.UUID{m.Devices[1].UUID}}}
+	asked := pick.Context{UID: 1000, Tolerate: pick.DefaultTolerance()}
+	_, refusal := pick.Place(job.Spec{GPUs: 4}, m, held, asked)
+	plan, _ := pick.Place(job.Spec{GPUs: 1, Share: 8 * gpu.GiB}, m, held, asked)
+	term := console.Term{Width: 60, UTF8: true, Language: translate.Named("zh_CN.UTF-8")}
+	var out strings.Builder
+	WriteRefusal(&out, refusal, term)
+	WritePlan(&out, plan, term)
+	golden.Compare(t, "refusal-zh-60", out.String())
 }

@@ -95,12 +95,12 @@ func drainText(p *cli.Program, d status.Drained, reason string) {
 	if reason != "" {
 		text = ": " + prose.Clean(reason)
 	}
-	fmt.Fprintf(p.Out, "%s gets no new lease%s\n", d.Device, text)
+	p.Answer("%s gets no new lease%s", d.Device, text)
 	if d.Before != "" {
-		fmt.Fprintf(p.Out, "it was drained already; replaced: %s\n", prose.Clean(d.Before))
+		p.Answer("it was drained already; replaced: %s", prose.Clean(d.Before))
 	}
 	for _, l := range d.Leases {
-		fmt.Fprintf(p.Out, "%s's %s (lease %s, process %d) keeps it until it ends\n", prose.Clean(l.User), prose.Clean(l.Command), l.ID, l.PID)
+		p.Answer("%s's %s (lease %s, process %d) keeps it until it ends", prose.Clean(l.User), prose.Clean(l.Command), l.ID, l.PID)
 	}
 	const shown = 3
 	for _, t := range d.Waiting[:min(len(d.Waiting), shown)] {
@@ -108,12 +108,12 @@ func drainText(p *cli.Program, d status.Drained, reason string) {
 		if len(t.Devices) > t.Count {
 			left = "waits for a GPU, and will not get this one"
 		}
-		fmt.Fprintf(p.Out, "%s's %s (process %d) %s\n", prose.Clean(t.User), prose.Clean(t.Command), t.PID, left)
+		p.Answer("%s's %s (process %d) %s", prose.Clean(t.User), prose.Clean(t.Command), t.PID, left)
 	}
 	if more := len(d.Waiting) - shown; more > 0 {
-		fmt.Fprintf(p.Out, "and %d more that wait: gpuard status\n", more)
+		p.Answer("and %d more that wait: gpuard status", more)
 	}
-	fmt.Fprintf(p.Out, "to put it into use again: gpuard undrain %s\n", handleOf(d.Device))
+	p.Answer("to put it into use again: gpuard undrain %s", handleOf(d.Device))
 }
 
 func undrainText(p *cli.Program, d status.Undrained) {

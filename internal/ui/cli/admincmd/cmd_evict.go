@@ -112,7 +112,7 @@ func showEvicted(p *cli.Program, ended []leftover.Evicted, asJSON bool) error {
 		switch {
 		case asJSON:
 		case e.Gone:
-			fmt.Fprintf(p.Out, "ended process %d (%s)\n", e.PID, e.Command)
+			p.Answer("ended process %d (%s)", e.PID, e.Command)
 		default:
 			fmt.Fprintf(p.Err, "gpuard: cannot end process %d (%s): %s\n", e.PID, e.Command, e.Why)
 		}

@@ -158,7 +158,7 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind record.Kin
 		if kind == record.Cancel && slices.Contains(runs, n-1) {
 			text = "being ended"
 		}
-		fmt.Fprintf(p.Out, "job %d is %s\n", n, text)
+		p.Answer("job %d is %s", n, text)
 	}
 	return Revive(p, q)
 }

@@ -168,11 +168,11 @@ func saySubmitted(p *cli.Program, cmd *cobra.Command, o *submitOptions, number i
 		_, err := fmt.Fprintln(p.Out, number)
 		return err
 	case len(logs) > 1 || o.array != "":
-		_, err := fmt.Fprintf(p.Out, "jobs %d-%d are queued; the output of the first: %s\n", number, number+len(logs)-1, logs[0])
-		return err
+		p.Answer("jobs %d-%d are queued; the output of the first: %s", number, number+len(logs)-1, logs[0])
+		return nil
 	}
-	_, err := fmt.Fprintf(p.Out, "job %d is queued; its output: %s\n", number, logs[0])
-	return err
+	p.Answer("job %d is queued; its output: %s", number, logs[0])
+	return nil
 }
 
 // jobOf checks the flags and returns the job that they describe.

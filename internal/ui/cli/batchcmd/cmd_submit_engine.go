@@ -132,11 +132,11 @@ func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOp
 	case o.quiet:
 		_, err = fmt.Fprintln(p.Out, number)
 	case len(logs) > 1:
-		_, err = fmt.Fprintf(p.Out, "jobs %d-%d are handed to %s (%s and the next); the output of the first: %s\n", number, number+len(logs)-1, s.Title, e.ID, logs[0])
+		p.Answer("jobs %d-%d are handed to %s (%s and the next); the output of the first: %s", number, number+len(logs)-1, s.Title, e.ID, logs[0])
 	case s.Logs != nil:
-		_, err = fmt.Fprintf(p.Out, "job %d is handed to %s (%s); its output: gpuard logs -f %[1]d\n", number, s.Title, e.ID)
+		p.Answer("job %d is handed to %s (%s); its output: gpuard logs -f %[1]d", number, s.Title, e.ID)
 	default:
-		_, err = fmt.Fprintf(p.Out, "job %d is handed to %s (%s); its output: %s\n", number, s.Title, e.ID, logs[0])
+		p.Answer("job %d is handed to %s (%s); its output: %s", number, s.Title, e.ID, logs[0])
 	}
 	return err
 }
@@ -156,7 +156,7 @@ func testIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, w handoff.W
 	if o.json {
 		return cli.WriteJSON(p.Out, submitted{Schema: cli.SchemaOf(cmd), Engine: s.Name, Test: said})
 	}
-	_, err = fmt.Fprintf(p.Out, "%s would take it: %s\n", s.Title, said)
+	p.Answer("%s would take it: %s", s.Title, said)
 	return err
 }
 

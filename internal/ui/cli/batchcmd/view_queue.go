@@ -85,7 +85,7 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 func waitingRows(jobs []queue.Entry, now time.Time) (rows []console.TableRow) {
 	for i := range jobs {
 		e := &jobs[i]
-		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Yellow.Of(string(e.State)), Where: e.Asks, PID: e.PID, About: titleOf(e) + startText(e.Expected, now), Note: noteOf(e)}
+		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Yellow.Of(string(e.State)), Where: e.Asks, PID: e.PID, About: titleOf(e), When: startText(e.Expected, now), Note: noteOf(e)}
 		since := e.Submitted
 		switch e.State {
 		case queue.Running:

@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/runs"
 	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/translate"
 	"gpuard/test/golden"
 )
 
@@ -26,15 +27,19 @@ func TestQueueView(t *testing.T) {
 		{Number: 3, State: queue.Done, Seconds: 3723, Name: "python", Devices: jobs[0].Devices},
 		{Number: 4, State: queue.Refused, Name: "nothing", Why: "cannot make the log"},
 	}
-	for _, width := range []int{40, 80} {
+	soon := golden.Now.Add(5 * time.Minute)
+	jobs[1].Expected = &soon
+	for name, term := range map[string]console.Term{"queue-40": {Width: 40}, "queue-80": {Width: 80}, "queue-zh-80": {Width: 80, Language: translate.Named("zh_CN.UTF-8")}} {
 		var b strings.Builder
-		queueView(&b, &QueueAnswer{Kept: true, Jobs: jobs}, 0, golden.Now, console.Term{Width: width, UTF8: true})
-		historyView(&b, ended, console.Term{Width: width, UTF8: true})
+		width := term.Width
+		term.UTF8 = true
+		queueView(&b, &QueueAnswer{Kept: true, Jobs: jobs}, 0, golden.Now, term)
+		historyView(&b, ended, term)
 		for line := range strings.Lines(b.String()) {
 			if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("at %d columns there is a line of %d: %s", width, n, line)
 			}
 		}
-		golden.Compare(t, map[int]string{40: "queue-40", 80: "queue-80"}[width], b.String())
+		golden.Compare(t, name, b.String())
 	}
 }

@@ -48,15 +48,15 @@ shell with a lease, release alone gives that one back.`,
 				switch {
 				case err != nil:
 				case l.IsReservation():
-					fmt.Fprintf(p.Out, "released %s\n", l.ID)
+					p.Answer("released %s", l.ID)
 				case l.Apart && inside(p, l.ID):
-					fmt.Fprintf(p.Out, "released %s; process %d keeps running with the variables that it has: for other GPUs open a new shell, or write gpuard run --any\n", l.ID, l.PID)
+					p.Answer("released %s; process %d keeps running with the variables that it has: for other GPUs open a new shell, or write gpuard run --any", l.ID, l.PID)
 				case l.Apart:
-					fmt.Fprintf(p.Out, "released %s; process %d keeps running with the variables that it has\n", l.ID, l.PID)
+					p.Answer("released %s; process %d keeps running with the variables that it has", l.ID, l.PID)
 				case l.Stuck() != nil:
-					fmt.Fprintf(p.Out, "released %s; process %d, which held it, is stopped: kill -CONT %[2]d continues it\n", l.ID, l.Stuck().PID)
+					p.Answer("released %s; process %d, which held it, is stopped: kill -CONT %[2]d continues it", l.ID, l.Stuck().PID)
 				default:
-					fmt.Fprintf(p.Out, "released %s\n", l.ID)
+					p.Answer("released %s", l.ID)
 				}
 				return err
 			})

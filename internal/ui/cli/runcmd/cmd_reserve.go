@@ -225,11 +225,11 @@ func showReservation(p *cli.Program, h *leases.Holding, asJSON bool) error {
 		_ = p.Tell(n)
 	}
 	if h.Until == nil {
-		_, err := fmt.Fprintf(p.Out, "%s, until process %d ends\n", h.Announce(), h.PID)
-		return err
+		p.Answer("%s, until process %d ends", h.Announce(), h.PID)
+		return nil
 	}
-	_, err := fmt.Fprintf(p.Out, "%s, until %s\nuse it: GPUARD_LEASE=%[3]s gpuard run -- COMMAND; give it back: gpuard release %[3]s\n", h.Announce(), until(*h.Until, time.Now()), h.Lease)
-	return err
+	p.Answer("%s, until %s\nuse it: GPUARD_LEASE=%[3]s gpuard run -- COMMAND; give it back: gpuard release %[3]s", h.Announce(), until(*h.Until, time.Now()), h.Lease)
+	return nil
 }
 
 // until is the end of a reservation; for less than a week, a day of the week says enough.

@@ -126,7 +126,7 @@ func (v *statusPage) header() {
 		}
 	}
 	summary := v.summary()
-	rest := strings.Join(parts, v.Pick(" · ", ", "))
+	rest := strings.Join(v.sayAll(parts), v.Pick(" · ", ", "))
 	if gap := v.Term.Width - console.Cells(summary) - console.Cells(rest); gap >= 2 {
 		v.Line(console.Bold.Of(summary), console.Dim.Of(strings.Repeat(" ", gap)+rest))
 		return
@@ -140,9 +140,9 @@ func (v *statusPage) header() {
 func (v *statusPage) summary() string {
 	if len(v.s.Devices) == 0 {
 		if v.s.Source == "file" && len(v.s.Unavailable) == 0 {
-			return "No GPU: the machine file has none"
+			return v.Term.Say("No GPU: the machine file has none")
 		}
-		return "No GPU"
+		return v.Term.Say("No GPU")
 	}
 	slices, split := 0, 0
 	count := map[string]int{}
@@ -169,7 +169,7 @@ func (v *statusPage) summary() string {
 			uses = append(uses, fmt.Sprintf("%d %s", n, word))
 		}
 	}
-	return things + ": " + strings.Join(uses, ", ")
+	return v.Term.Say(things) + ": " + strings.Join(v.sayAll(uses), ", ")
 }
 
 // useWord is the use of a device, or its health if it has no lease and is not healthy.

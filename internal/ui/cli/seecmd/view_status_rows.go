@@ -29,7 +29,7 @@ func (v *statusPage) measure(rows []row) columns {
 		c.label = max(c.label, console.Cells(r.label))
 		c.model = max(c.model, console.Cells(r.model))
 		c.memory = max(c.memory, console.Cells(memory(r.device)))
-		c.use = max(c.use, console.Cells(v.rowUse(r)))
+		c.use = max(c.use, console.Cells(v.Term.Say(v.rowUse(r))))
 		if c.power > 0 {
 			c.power = max(c.power, console.Cells(power(r.device)))
 		}
@@ -62,16 +62,17 @@ func (v *statusPage) devices() {
 }
 
 func (v *statusPage) titles(c columns) {
-	line := console.Pad("GPU", c.label, true, "") + console.Between + console.Pad("MODEL", c.model, false, "") + console.Between +
-		console.Pad("LOAD", c.bar+1+c.percent, false, "") + console.Between + console.Pad("MEMORY", c.bar+1+c.memory, false, "") + console.Between +
-		console.Pad("TEMP", c.temperature, true, "") + console.Between
+	head := func(word string, width int, right bool) string {
+		return console.Pad(v.Term.Say(word), width, right, "") + console.Between
+	}
+	line := head("GPU", c.label, true) + head("MODEL", c.model, false) + head("LOAD", c.bar+1+c.percent, false) + head("MEMORY", c.bar+1+c.memory, false) + head("TEMP", c.temperature, true)
 	if c.power > 0 {
-		line += console.Pad("POWER", c.power, true, "") + console.Between
+		line += head("POWER", c.power, true)
 	}
 	if c.pci > 0 {
-		line += console.Pad("PCI", c.pci, false, "") + console.Between
+		line += head("PCI", c.pci, false)
 	}
-	v.Line(console.Dim.Of(line + "USE"))
+	v.Line(console.Dim.Of(line + v.Term.Say("USE")))
 }
 
 func (v *statusPage) wide(r row, c columns) {
@@ -88,15 +89,15 @@ func (v *statusPage) wide(r row, c columns) {
 	if c.pci > 0 {
 		line = append(line, console.Normal.Of(console.Pad(d.PCI, c.pci, false, "")+console.Between))
 	}
-	v.Line(append(line, useStyle(use).Of(use))...)
+	v.Line(append(line, useStyle(use).Of(v.Term.Say(use)))...)
 }
 
 // narrow writes a device for a narrow terminal: name and use, then the readings, then its users.
 func (v *statusPage) narrow(r row, c columns) {
 	d, use := r.device, v.rowUse(r)
 	label := r.label + " "
-	room := v.Term.Width - console.Cells(label) - 1 - console.Cells(use)
-	v.Line(console.Bold.Of(label), console.Normal.Of(console.Pad(r.model, max(room, 0), false, v.Dots())+" "), useStyle(use).Of(use))
+	room := v.Term.Width - console.Cells(label) - 1 - console.Cells(v.Term.Say(use))
+	v.Line(console.Bold.Of(label), console.Normal.Of(console.Pad(r.model, max(room, 0), false, v.Dots())+" "), useStyle(use).Of(v.Term.Say(use)))
 	const indent = 2
 	text := console.Pad(percent(d.Utilization), c.percent, true, "") + console.Between + console.Pad(memory(d), c.memory, true, "") + console.Between + temperature(d)
 	share := d.Utilization
@@ -204,6 +205,7 @@ type occupant struct {
 }
 
 func (v *statusPage) occupant(lead string, o occupant) {
+	o.facts, o.handle = v.sayAll(o.facts), v.sayAll(o.handle)
 	tail := console.Between + strings.Join(o.facts, console.Between)
 	if len(o.facts) == 0 {
 		tail = ""
@@ -225,6 +227,14 @@ func (v *statusPage) occupant(lead string, o occupant) {
 	if handle == "" { // on its own line: users need it to act
 		v.Line(console.Normal.Of(strings.Repeat(" ", console.Cells(lead))), console.Dim.Of(o.handle[0]))
 	}
+}
+
+// sayAll says each of the texts.
+func (v *statusPage) sayAll(texts []string) (said []string) {
+	for _, text := range texts {
+		said = append(said, v.Term.Say(text))
+	}
+	return said
 }
 
 // tall writes an occupant over as many lines as it takes.
@@ -254,9 +264,9 @@ func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 	}
 	switch {
 	case l.Unreadable:
-		o.command, o.handle = "(a lease that cannot be read)", o.handle[:1]
+		o.command, o.handle = v.Term.Say("(a lease that cannot be read)"), o.handle[:1]
 	case l.Ended:
-		o.command, o.handle = o.command+" (ended)", o.handle[:1]
+		o.command, o.handle = o.command+" "+v.Term.Say("(ended)"), o.handle[:1]
 	}
 	switch {
 	case l.Share > 0 && l.Memory != nil:
@@ -330,11 +340,11 @@ func (v *statusPage) process(p status.Process) occupant {
 		o.user = "?"
 	}
 	if o.command == "" {
-		o.command = "(unknown command)"
+		o.command = v.Term.Say("(unknown command)")
 	}
 	switch {
 	case p.PID == 0:
-		o.command, o.handle[0] = "(another PID namespace)", fmt.Sprintf("pid %d there", p.Outside)
+		o.command, o.handle[0] = v.Term.Say("(another PID namespace)"), fmt.Sprintf("pid %d there", p.Outside)
 	case p.Display:
 		o.style, o.handle[1] = console.Normal, "display"
 	}

@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/translate"
 	"gpuard/test/golden"
 )
 
@@ -181,6 +182,20 @@ func TestStatusNeverExceedsTheWidth(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestStatusInChinese: the heads, the words of the table and what is below it; columns stay in line, and no line is wider than the terminal.
+func TestStatusInChinese(t *testing.T) {
+	for _, width := range []int{40, 100} {
+		text := statusText(busyMixed(t), console.Term{Width: width, UTF8: true, Language: translate.Named("zh_CN.UTF-8")}) +
+			statusText(kept(t), console.Term{Width: width, UTF8: true, Language: translate.Named("zh_CN.UTF-8")})
+		for line := range strings.Lines(text) {
+			if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("at %d columns there is a line of %d: %s", width, n, line)
+			}
+		}
+		golden.Compare(t, fmt.Sprintf("status-zh-%d", width), text)
 	}
 }
 

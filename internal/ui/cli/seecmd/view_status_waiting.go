@@ -18,7 +18,7 @@ func (v *statusPage) waiting() {
 		return
 	}
 	v.Line()
-	v.Line(console.Bold.Of(fmt.Sprintf("%d waiting", len(v.s.Waiting))))
+	v.Line(console.Bold.Of(v.Term.Say(fmt.Sprintf("%d waiting", len(v.s.Waiting)))))
 	for i := range v.s.Waiting {
 		if i == shownWaiting {
 			v.Line(console.Dim.Of(fmt.Sprintf("  and %d more", len(v.s.Waiting)-i)))
