@@ -2,9 +2,7 @@
 // rows themselves are in package commands.
 package cmdtable
 
-import (
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
 // Group is a heading of gpuard --help. A command that gpuard starts itself has none.
 type Group string

@@ -61,7 +61,7 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// commandTree returns the commands, with defaults that do not depend on this machine.
+// shownCommands returns the commands of the help, with defaults that do not depend on this machine.
 func shownCommands() []*cobra.Command {
 	root := cli.CommandTree(Table())
 	list := []*cobra.Command{root}

@@ -98,7 +98,7 @@ func ReadVerify(p *cli.Program, cmd *cobra.Command, asked string) (*run.Oversigh
 	return watch, err
 }
 
-// ReadVerifyLater is verifyFlag for a job that another process starts.
+// ReadVerifyLater is ReadVerify for a job that another process starts.
 func ReadVerifyLater(p *cli.Program, cmd *cobra.Command, asked string) (*run.Oversight, error) {
 	if !cmd.Flags().Changed("verify") {
 		return nil, nil //nolint:nilnil // not asked for

@@ -50,7 +50,7 @@ func (s *SpecFlags) Add(p *cli.Program, cmd *cobra.Command) {
 // AllGPUs is --gpus all. It is counted before anything is claimed.
 const AllGPUs = math.MaxInt32
 
-// gpuCount is the value of --gpus: a number, or allGPUs.
+// gpuCount is the value of --gpus: a number, or AllGPUs.
 type gpuCount int
 
 func (c *gpuCount) String() string {
