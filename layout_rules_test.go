@@ -101,7 +101,7 @@ func layerTable() []layer {
 		{ui + "failure", []string{app + "exit"}},
 		{ui + "cmdtable", nil},
 		{ui + "flagset", []string{core + "*", ui + "cmdtable"}},
-		{ui + "planview", []string{core + "*", ui + "console"}},
+		{ui + "planview", []string{core + "*", ui + "console", ui + "translate"}},
 		{ui + "manual", []string{app + "exit", app + "setup", ui + "cmdtable", ui + "flagset", ui + "console"}},
 		{ui + "cli", slices.Concat(commandLine, []string{ui + "manual"})},
 		{ui + "jobflags", slices.Concat(commandLine, []string{ui + "cli"})},

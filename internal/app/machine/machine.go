@@ -75,8 +75,8 @@ type Messages struct {
 	Translate func(string) string // says a sentence in the language of the user; nil for English
 }
 
-// Said is a sentence in the language of the user.
-func (m *Messages) Said(sentence string) string {
+// Translated is a sentence in the language of the user.
+func (m *Messages) Translated(sentence string) string {
 	if m.Translate == nil {
 		return sentence
 	}

@@ -74,10 +74,10 @@ func consider(host *machine.Host, q *prompt.Question, spec job.Spec, m gpu.Machi
 	if err != nil {
 		return err
 	}
-	c.Use = host.Said("free")
+	c.Use = "free"
 	for _, g := range plan.Devices {
 		if d, slice, ok := m.Find(g.UUID); ok && d.UseUnknown(slice) {
-			c.Use = host.Said(status.Unknown.Word())
+			c.Use = status.Unknown.Word()
 		}
 	}
 	if refusal == nil && len(plan.Devices) > 0 {
@@ -87,17 +87,17 @@ func consider(host *machine.Host, q *prompt.Question, spec job.Spec, m gpu.Machi
 	if refusal == nil || refusal.Never {
 		return nil
 	}
-	c.Use = host.Said("not free")
+	c.Use = "not free"
 	for _, r := range refusal.Reasons {
 		if r.Verdict == job.Busy && r.Code != "not-named" {
-			c.Use = host.Said(r.Text)
+			c.Use = r.Text
 		}
 	}
 	q.Choices = append(q.Choices, c)
 	return nil
 }
 
-// unused is the memory that is free, "?" where the driver does not say.
+// unusedOf is the memory that is free, "?" where the driver does not say.
 func unusedOf(d *gpu.Device) string {
 	if d.MainMemory != nil {
 		return unused(d.MainAvailable, new(gpu.Bytes(0)))
@@ -122,7 +122,7 @@ func showQuestion(ctx context.Context, host *machine.Host, q prompt.Question) (p
 	if !desktop(host) {
 		return prompt.Answer{}, exit.Usagef("cannot ask which GPU: there is no terminal (%v) and no desktop; name one, such as --device %s", err, q.Choices[0].Label)
 	}
-	w := dialog.Window{Title: "gpuard", Text: host.Said(q.Text()), Columns: []string{"GPU", host.Said("Model"), host.Said("Free"), host.Said("Use")}, Rows: saidRows(host, q.Rows()), Several: q.Count > 1}
+	w := dialog.Window{Title: "gpuard", Text: host.Translated(q.Text()), Columns: []string{"GPU", host.Translated("Model"), host.Translated("Free"), host.Translated("Use")}, Rows: translatedRows(host, q.Rows()), Several: q.Count > 1}
 	for {
 		text, err := w.Show(ctx)
 		if err != nil && !errors.Is(err, dialog.ErrCancelled) {
@@ -135,14 +135,16 @@ func showQuestion(ctx context.Context, host *machine.Host, q prompt.Question) (p
 		if err == nil {
 			return answer, nil
 		}
-		w.Text = err.Error()
+		w.Text = host.Translated(err.Error())
 	}
 }
 
-// saidRows says the choices that are no device.
-func saidRows(host *machine.Host, rows [][]string) [][]string {
+// translatedRows has the use of each device, and the choices that are none, in the language of the user.
+func translatedRows(host *machine.Host, rows [][]string) [][]string {
+	first, last := rows[0], rows[len(rows)-1]
+	first[1], last[1] = host.Translated(first[1]), host.Translated(last[1])
 	for _, row := range rows {
-		row[1] = host.Said(row[1])
+		row[3] = host.Translated(row[3])
 	}
 	return rows
 }
@@ -160,7 +162,7 @@ func putOn(host *machine.Host, t *dialog.Terminal, q prompt.Question) (prompt.An
 		text, err := t.Read()
 		lines <- line{text, err}
 	}
-	if err := t.Show(strings.Join(q.Table(t.Width()), "\n") + "\n" + host.Said(q.Line())); err != nil {
+	if err := t.Show(strings.Join(q.Table(t.Width()), "\n") + "\n" + host.Translated(q.Line())); err != nil {
 		return prompt.Answer{}, err
 	}
 	go read()
@@ -178,7 +180,7 @@ func putOn(host *machine.Host, t *dialog.Terminal, q prompt.Question) (prompt.An
 			if err == nil {
 				return answer, nil
 			}
-			if err := t.Show(host.Said(err.Error()) + "\n" + host.Said(q.Line())); err != nil {
+			if err := t.Show(host.Translated(err.Error()) + "\n" + host.Translated(q.Line())); err != nil {
 				return prompt.Answer{}, err
 			}
 			go read()

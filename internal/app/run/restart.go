@@ -58,7 +58,7 @@ func (s *supervision) again(ctx context.Context, l *Launch, child *launch.Child)
 	s.last = s.endOf(child)
 	settled := s.life.Settled(s.last)
 	if s.done.Streak = s.life.Streak; settled {
-		if s.last.By != "" && s.last.Failed() && s.care.Retries > 0 {
+		if s.last.By != "" && !s.last.TimedOut && s.last.Failed() && s.care.Retries > 0 {
 			s.host.Say(fmt.Sprintf("the command was ended by %s and is not started again: %s", s.last.By, possibleSenders(l)))
 		}
 		return nil

@@ -13,7 +13,6 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -34,8 +33,10 @@ type Program struct {
 	Commands []Command // in the order of the help
 	Views    Views     // what only gpuard-view has
 
-	Filling filling  // flags that configuration files set
-	Said    []string // remarks for the JSON answer
+	Defaults defaults // what configuration files set
+	Remarks  []string // of what was done, for the JSON answer
+
+	language translate.Language
 }
 
 // Tell writes a message to standard error, on a terminal broken between words. Errors, whose commands are copied, are
@@ -44,20 +45,19 @@ func (p *Program) Tell(text string) error {
 	const lead = "gpuard: "
 	t := p.Term(p.Err)
 	if !t.TTY {
-		_, err := fmt.Fprintln(p.Err, lead+t.Say(text))
+		_, err := fmt.Fprintln(p.Err, lead+t.Translate(text))
 		return err
 	}
 	lines := console.Page{Term: t}
-	lines.Paragraph(console.Normal.Of(lead), console.Normal, text)
+	lines.Paragraph(console.Normal.Of(lead), console.Normal, t.Translate(text))
 	_, err := io.WriteString(p.Err, lines.Out.String())
 	return err
 }
 
-// Answer writes lines of the answer, in the language of the user. Main says so when they could not be written.
-func (p *Program) Answer(form string, args ...any) {
-	for line := range strings.SplitSeq(fmt.Sprintf(form, args...), "\n") {
-		fmt.Fprintln(p.Out, p.Host.Said(line))
-	}
+// Answer writes a line of the answer, in the language of the user. Main says so, too, when it could not be written.
+func (p *Program) Answer(form string, args ...any) error {
+	_, err := fmt.Fprintln(p.Out, SafeText(p.Host.Translated(fmt.Sprintf(form, args...))))
+	return err
 }
 
 // Main runs one command and returns the exit code. A successful gpuard run does not return: the process becomes the
@@ -65,7 +65,8 @@ func (p *Program) Answer(form string, args ...any) {
 func Main(ctx context.Context, p *Program) int {
 	p.Host.Say = func(line string) { _ = p.Tell(line) }
 	p.Host.Loud = p.Host.Say
-	p.Host.Translate = translate.Of(p.Host.Env).Sentence
+	p.language = translate.ChooseLanguage(p.Host.Env)
+	p.Host.Translate = p.language.Translate
 	out := &checkedWriter{Writer: p.Out}
 	p.Out = out
 	root := p.Root()
@@ -116,7 +117,7 @@ so that no other job gets it, sets the right variables and starts your command.`
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
 		if p.wantsJSON(cmd) { // text next to the object would not be JSON
-			p.Host.Say = func(line string) { p.Said = append(p.Said, line) }
+			p.Host.Say = func(line string) { p.Remarks = append(p.Remarks, line) }
 			p.Host.Loud = p.Host.Say
 		}
 		if err := flagset.RefuseEmpty(cmd); err != nil {
@@ -129,7 +130,7 @@ so that no other job gets it, sets the right variables and starts your command.`
 	_ = root.RegisterFlagCompletionFunc("machine", machines)
 	root.PersistentFlags().BoolP("help", "h", false, "show this text")
 	root.Flags().BoolP("version", "v", false, "print the version")
-	root.SetFlagErrorFunc(flagset.FlagError)
+	root.SetFlagErrorFunc(flagset.ExplainError)
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		fmt.Fprint(cmd.OutOrStdout(), manual.ShortHelp(cmd, p.helpWidth()))
 	})
@@ -194,9 +195,11 @@ func (p *Program) Term(w io.Writer) console.Term {
 	}
 	file, ok := w.(*os.File)
 	if !ok {
-		return console.Term{Width: console.NumberIn(p.Host.Env, "COLUMNS", console.UsualWidth), Language: translate.Of(p.Host.Env)}
+		return console.Term{Width: console.NumberIn(p.Host.Env, "COLUMNS", console.UsualWidth), UTF8: translate.IsUTF8(p.Host.Env), Language: p.language}
 	}
-	return console.Terminal(file, p.Host.Env)
+	t := console.Terminal(file, p.Host.Env)
+	t.Language = p.language
+	return t
 }
 
 // helpWidth is the width of the help on this output: at most 80 columns, fewer on a narrow terminal.

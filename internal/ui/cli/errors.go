@@ -18,7 +18,6 @@ import (
 	"gpuard/internal/ui/cmdtable"
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/planview"
-	"gpuard/internal/ui/translate"
 )
 
 // failEval makes the eval of a failed env or reserve --shell fail. An empty output would succeed, and the shell would
@@ -91,7 +90,7 @@ func (p *Program) showError(cmd *cobra.Command, f *failure.Coded) {
 		planview.WriteRefusal(&text, refusal, p.Term(&text))
 		p.alert(cmd, f.Err, strings.ReplaceAll(text.String(), "gpuard: ", ""))
 	default:
-		say := translate.Of(p.Host.Env).Sentence
+		say := p.language.Translate
 		text, r := SafeText(say(f.Err.Error())), SafeText(say(exit.Remedy(f.Err)))
 		fmt.Fprintln(p.Err, "gpuard: "+text)
 		if r != "" {
@@ -104,7 +103,7 @@ func (p *Program) showError(cmd *cobra.Command, f *failure.Coded) {
 // Refuse writes a refusal, and the defaults that may have caused it.
 func (p *Program) Refuse(w io.Writer, r *job.Refusal) {
 	planview.WriteRefusal(w, r, p.Term(w))
-	for _, d := range p.Filling.Used {
+	for _, d := range p.Defaults.Used {
 		fmt.Fprintln(w, "gpuard: "+d.String())
 	}
 }

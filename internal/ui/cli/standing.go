@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/status"
-	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/planview"
 )
 
@@ -77,11 +76,11 @@ func (s *standing) draw() {
 		s.drawn, s.shown, s.told = time.Now(), true, true
 		term := s.p.Term(s.p.Err)
 		width := max(term.Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
-		line := console.Cut(term.Say(planview.StandingLine(*s.latest, time.Now(), width)), width, "")
+		line := planview.StandingLine(*s.latest, time.Now(), term.Language, width)
 		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+line)
 	case !s.told && (!s.p.Host.Live || !stopsBackground(s.p)):
 		s.told = true
-		fmt.Fprintln(s.p.Err, "gpuard: "+s.p.Term(s.p.Err).Say(planview.StandingLine(*s.latest, time.Now(), 0)))
+		fmt.Fprintln(s.p.Err, "gpuard: "+planview.StandingLine(*s.latest, time.Now(), s.p.Term(s.p.Err).Language, 0))
 	}
 }
 

@@ -42,9 +42,7 @@ did not start: gpuard evict.`,
   gpuard cancel 20-39
   gpuard cancel k3f9                       the run that has this lease
   gpuard cancel train                      a service, as gpuard down does`,
-		ValidArgsFunction: func(a0 *cobra.Command, a1 []string, a2 string) ([]string, cobra.ShellCompDirective) {
-			return completeCancel(p, a0, a1, a2)
-		},
+		ValidArgsFunction: completeCancel(p),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return failure.Report(func() error { return cancelAll(cmd.Context(), p, args, now) })
 		},
@@ -54,11 +52,13 @@ did not start: gpuard evict.`,
 }
 
 // completeCancel offers the jobs that have not ended, and the leases of the caller.
-func completeCancel(p *cli.Program, cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	jobs, how := batchcmd.CompleteJobs(p, cmd, args, typed)
-	ctx, stop := context.WithTimeout(cmd.Context(), cli.CompleteWithin)
-	defer stop()
-	return append(jobs, leases.OwnLeases(ctx, p.Host)...), how
+func completeCancel(p *cli.Program) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		jobs, how := batchcmd.CompleteJobs(p)(cmd, args, typed)
+		ctx, stop := context.WithTimeout(cmd.Context(), cli.CompleteWithin)
+		defer stop()
+		return append(jobs, leases.OwnLeases(ctx, p.Host)...), how
+	}
 }
 
 // cancelAll ends jobs, then runs and services. Nothing is ended where one of the names cannot be.
@@ -114,7 +114,7 @@ func cancelAll(ctx context.Context, p *cli.Program, args []string, now bool) err
 		}
 	}
 	if len(named) > 0 {
-		return projectcmd.DownWith(ctx, p, project, named, now)
+		return projectcmd.EndServices(ctx, p, project, named, now)
 	}
 	return nil
 }
@@ -132,9 +132,9 @@ func checkServices(ctx context.Context, p *cli.Program, o *projectcmd.ProjectFla
 	if len(names) == 0 {
 		return nil
 	}
-	_, view, err := projectcmd.Found(ctx, p, o.File)
+	_, view, err := projectcmd.FindProject(ctx, p, o.File)
 	if err == nil {
-		_, err = projectcmd.Named(view, names)
+		_, err = projectcmd.SelectInstances(view, names)
 	}
 	if err != nil {
 		return failure.Usagef("cannot cancel %q: it is no job and no lease, and: %v", names[0], err)
@@ -151,6 +151,5 @@ func cancelRun(ctx context.Context, p *cli.Program, l job.Lease, now bool) error
 	if l.IsReservation() {
 		what = "the reservation"
 	}
-	p.Answer("%s: %s has ended", l.ID, what)
-	return nil
+	return p.Answer("%s: %s has ended", l.ID, what)
 }

@@ -58,13 +58,13 @@ func logsWith(ctx context.Context, p *cli.Program, o *logsOptions, names []strin
 	if areJobs(names) {
 		return jobLogs(ctx, p, names, last, o.follow, o.JSON)
 	}
-	folder, view, err := projectcmd.Found(ctx, p, o.File)
+	folder, view, err := projectcmd.FindProject(ctx, p, o.File)
 	if err != nil && len(names) > 0 {
 		return failure.Usagef("%v; a job of the queue has a number: gpuard logs 17", err)
 	} else if err != nil {
 		return err
 	}
-	mine, err := projectcmd.Named(view, names)
+	mine, err := projectcmd.SelectInstances(view, names)
 	switch {
 	case err != nil:
 		return err
@@ -92,7 +92,7 @@ func logsWith(ctx context.Context, p *cli.Program, o *logsOptions, names []strin
 		logs.Close()
 		return nil
 	}
-	return followLogs(ctx, p, folder, projectcmd.Showing(p, logs, out, nil), mine)
+	return followLogs(ctx, p, folder, projectcmd.StartScreen(p, logs, out, nil), mine)
 }
 
 // rest writes the lines that exist now; with all also a last line without a newline.
@@ -121,8 +121,8 @@ func followLogs(ctx context.Context, p *cli.Program, folder *services.Folder, s 
 	nothing := make(chan os.Signal) // Ctrl-C just ends it
 	err := a.Until(ctx, nothing, func(view *services.View) bool {
 		s.Follow(view, mine.Has)
-		return projectcmd.Finished(view, mine.Has)
-	}, projectcmd.Pending(mine.Has))
+		return projectcmd.AllEnded(view, mine.Has)
+	}, projectcmd.PendingText(mine.Has))
 	if err == nil {
 		s.Flush(nothing)
 	}

@@ -37,7 +37,7 @@ func jobLogs(ctx context.Context, p *cli.Program, args []string, last int, follo
 		return err
 	}
 	defer q.Close()
-	if err := batchcmd.Revive(p, q); err != nil {
+	if err := batchcmd.ReviveQueue(p, q); err != nil {
 		return err
 	}
 	list, err := q.Jobs(numbers)
@@ -120,13 +120,13 @@ func inTurns(p *cli.Program) {
 }
 
 func followJobs(ctx context.Context, p *cli.Program, q *queue.Queue, numbers []int, out *cli.Printer, logs *services.Logs, fetched <-chan struct{}) error {
-	f := batchcmd.Following{P: p, Q: q}
+	f := batchcmd.Follower{P: p, Q: q}
 	for {
 		list, err := f.Jobs(ctx, numbers)
 		if err != nil {
 			return err
 		}
-		_, open := batchcmd.Parted(list)
+		_, open := batchcmd.SplitEnded(list)
 		if len(open) == 0 {
 			<-fetched // all that they have printed
 		}

@@ -58,7 +58,7 @@ func serveWith(p *cli.Program, cmd *cobra.Command, o *observe.Serving) error {
 		return err
 	}
 	if p.Views.Serve == nil {
-		return p.View()
+		return p.BecomeView()
 	}
 	if info, err := os.Stat(o.Jobs); o.Jobs != "" && (err != nil || !info.IsDir()) {
 		return failure.Usagef("cannot write the jobs for dcgm-exporter into %s: make the folder first: mkdir -p %[1]s", o.Jobs)

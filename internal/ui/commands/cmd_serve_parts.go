@@ -82,7 +82,7 @@ func sources(p *cli.Program) []observe.Source {
 			if q != nil {
 				defer q.Close()
 			}
-			a, more, err := batchcmd.Queued(ctx, apart, q, batchcmd.ShownJobs, ask)
+			a, more, err := batchcmd.ReadQueue(ctx, apart, q, batchcmd.ShownJobs, ask)
 			return queuePart{a, more}, err
 		})},
 		{Name: "services", Title: "Services", Every: 2 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (servicesAnswer, error) {
@@ -121,7 +121,7 @@ func apart(p *cli.Program) *cli.Program {
 func reviveApart(ctx context.Context, p *cli.Program, q *queue.Queue) error {
 	program, err := cli.Beside("gpuard")
 	if err != nil {
-		return batchcmd.Revive(p, q)
+		return batchcmd.ReviveQueue(p, q)
 	}
 	out, err := exec.CommandContext(ctx, program, "queue", "--mine").CombinedOutput()
 	if err != nil {

@@ -25,7 +25,7 @@ leaves.`,
 					return failure.Usagef("cannot show a screen: this is no terminal; gpuard status shows the same once")
 				}
 				if p.Views.Top == nil {
-					return p.View()
+					return p.BecomeView()
 				}
 				return p.Views.Top(cmd.Context(), watched(p))
 			})

@@ -41,7 +41,7 @@ func TestHelpGroups(t *testing.T) {
 		t.Errorf("%d commands have grouped flags, not run, docker, podman, sweep, submit, reserve, env and the four of export", grouped)
 	}
 	var names []string
-	for _, g := range flagset.FlagGroups() {
+	for _, g := range flagset.Groups() {
 		names = append(names, g.Names...)
 	}
 	slices.Sort(names)

@@ -51,6 +51,9 @@ func (p *Page) Text(s string) string {
 	}, s)
 }
 
+// Say is a sentence in the language of the terminal, made safe for it.
+func (p *Page) Say(text string) string { return p.Text(p.Term.Translate(text)) }
+
 // Pick returns the glyph, or its ASCII replacement on a terminal without UTF-8.
 func (p *Page) Pick(glyph, ascii string) string {
 	if p.Term.UTF8 {
@@ -97,7 +100,6 @@ func (p *Page) Styled(s Style, text string) {
 
 // Paragraph wraps text after a lead; the lines after the first are indented by the width of the lead.
 func (p *Page) Paragraph(lead Span, s Style, text string) {
-	lead.Text, text = p.sayLead(lead.Text), p.Term.Say(text)
 	width := p.Term.Width - Cells(lead.Text)
 	if p.Term.Width > 0 && width < 12 { // too narrow for hanging lines
 		lead.Text, width = Cut(lead.Text, max(p.Term.Width-12, 0), ""), min(p.Term.Width, 12)
@@ -130,11 +132,5 @@ func (p *Page) Columns(table [][]string) (widths [5]int, over int) {
 	return widths, over
 }
 
-// sayLead says what stands before a paragraph, whose spaces stay.
-func (p *Page) sayLead(lead string) string {
-	word := strings.TrimSpace(lead)
-	return strings.Replace(lead, word, p.Term.Say(word), 1)
-}
-
-// Sentence is text of its own, cut at the width of the terminal.
-func (p *Page) Sentence(text string) { p.Line(Normal.Of(p.Text(p.Term.Say(text)))) }
+// WriteText writes text of its own, cut at the width of the terminal.
+func (p *Page) WriteText(text string) { p.Line(Normal.Of(p.Text(text))) }

@@ -35,7 +35,7 @@ func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
 	if v.Term.Width <= 0 {
 		v.Term.Width = UsualWidth
 	}
-	say := v.Term.Say
+	say := v.Term.Translate
 	v.heads = RowHeads{say(heads.Name), say(heads.State), say(heads.PID), say(heads.Since), say(heads.About)}
 	rows = v.sayRows(rows)
 	v.measureColumns(rows)
@@ -47,19 +47,19 @@ func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
 	}
 }
 
-// sayRows says in the language of the terminal what is no name and no command.
+// sayRows says states, places and times in the language of the terminal. Names and commands stay as they are.
 func (v *RowsPage) sayRows(rows []TableRow) []TableRow {
 	said := slices.Clone(rows)
 	for i := range said {
 		r := &said[i]
-		r.State.Text, r.Where, r.Since, r.When = v.Term.Say(r.State.Text), v.Term.Say(r.Where), v.Term.Say(r.Since), v.Term.Say(r.When)
+		r.State.Text, r.Where, r.Since, r.When = v.Term.Translate(r.State.Text), v.Term.Translate(r.Where), v.Term.Translate(r.Since), v.Term.Translate(r.When)
 	}
 	return said
 }
 
 // measureColumns sets the widths of the columns.
 func (v *RowsPage) measureColumns(rows []TableRow) {
-	v.name, v.state, v.where, v.pid, v.since = Cells(v.heads.Name), Cells(v.heads.State), Cells(v.Term.Say("ON")), Cells(v.heads.PID), Cells(v.heads.Since)
+	v.name, v.state, v.where, v.pid, v.since = Cells(v.heads.Name), Cells(v.heads.State), Cells(v.Term.Translate("ON")), Cells(v.heads.PID), Cells(v.heads.Since)
 	for i := range rows {
 		r := &rows[i]
 		v.name = max(v.name, Cells(v.Text(r.Name)))
@@ -113,7 +113,7 @@ func (v *RowsPage) writeRow(r *TableRow) {
 		v.Paragraph(Normal.Of(indent), Normal, strings.Join(facts, ", "))
 	}
 	if r.Remark != "" {
-		v.Paragraph(Dim.Of(indent+v.Pick("└ ", "- ")), Normal, v.Text(r.Remark))
+		v.Paragraph(Dim.Of(indent+v.Pick("└ ", "- ")), Normal, v.Say(r.Remark))
 	}
 }
 

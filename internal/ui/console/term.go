@@ -8,7 +8,6 @@ package console
 import (
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -24,19 +23,16 @@ type Term struct {
 	Color  bool // a terminal, and NO_COLOR is not set
 	UTF8   bool // the locale's character set
 
-	Language translate.Language // what is said in; English if nothing says otherwise
+	Language translate.Language // for who calls Terminal to set
 }
 
-// Say is a sentence, or a word of a table, in the language of the terminal.
-func (t Term) Say(text string) string { return t.Language.Sentence(text) }
+// Translate says a sentence, or a word of a table, in the language of the terminal.
+func (t Term) Translate(text string) string { return t.Language.Translate(text) }
 
 // Terminal describes the output file. NO_COLOR (no-color.org) counts if it is not empty. COLUMNS and LINES count if the
 // kernel does not know the size, as for a file or a pipe, which are 80 columns wide without COLUMNS.
 func Terminal(file *os.File, env visible.Env) Term {
-	t := Term{UTF8: speaksUTF8(env)}
-	if t.UTF8 {
-		t.Language = translate.Of(env)
-	}
+	t := Term{UTF8: translate.IsUTF8(env)}
 	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
 	t.TTY = err == nil
 	if !t.TTY {
@@ -51,17 +47,6 @@ func Terminal(file *os.File, env visible.Env) Term {
 	kind, _ := env.Lookup("TERM")
 	t.Color = silent == "" && kind != "dumb" && kind != ""
 	return t
-}
-
-// speaksUTF8 follows setlocale(3): the first of the three that is not empty decides.
-func speaksUTF8(env visible.Env) bool {
-	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if value, _ := env.Lookup(name); value != "" {
-			value = strings.ToLower(strings.ReplaceAll(value, "-", ""))
-			return strings.Contains(value, "utf8")
-		}
-	}
-	return false
 }
 
 // NumberIn is a positive number in a variable, or else the other value.

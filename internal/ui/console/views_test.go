@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"gpuard/internal/core/visible"
+	"gpuard/internal/ui/translate"
 )
 
 func TestWidth(t *testing.T) {
@@ -67,7 +68,7 @@ func TestTerminal(t *testing.T) {
 		{visible.Env{"LANG=C.UTF-8"}, true}, {visible.Env{"LANG=en_US.utf8"}, true}, {visible.Env{"LC_ALL=C", "LANG=C.UTF-8"}, false},
 		{visible.Env{"LC_ALL=", "LC_CTYPE=C.UTF-8"}, true}, {nil, false}, {visible.Env{"LANG=POSIX"}, false},
 	} {
-		if got := speaksUTF8(tt.env); got != tt.want {
+		if got := translate.IsUTF8(tt.env); got != tt.want {
 			t.Errorf("%v speaks UTF-8: %v, want %v", tt.env, got, tt.want)
 		}
 	}

@@ -132,8 +132,8 @@ func OneArgument(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// FlagError rewrites an error of the flag parser in gpuard's wording.
-func FlagError(cmd *cobra.Command, err error) error {
+// ExplainError rewrites an error of the flag parser in gpuard's wording.
+func ExplainError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var alone *pflag.ValueRequiredError
 	var wrong *pflag.InvalidValueError

@@ -44,16 +44,16 @@ func ownFlags() []ownFlag {
 	}
 }
 
-// FlagGroup is a heading of the help and the names of its flags, in order.
-type FlagGroup struct {
+// Group is a heading of the help and the names of its flags, in order.
+type Group struct {
 	Title string
 	Names []string
 }
 
-// FlagGroups are the headings for commands with many flags.
-func FlagGroups() (list []FlagGroup) {
+// Groups are the headings for commands with many flags.
+func Groups() (list []Group) {
 	for _, group := range []option.Group{option.Engine, groupRuns, option.Choice, option.Waiting, option.Sharing, groupEnd, option.Processes, option.Life, groupAnswer, option.Rest} {
-		g := FlagGroup{Title: string(group)}
+		g := Group{Title: string(group)}
 		for _, o := range option.All() {
 			if o.Group == group {
 				g.Names = append(g.Names, o.Name)

@@ -64,8 +64,8 @@ func (f *logFile) Set(text string) error {
 // Type is the type of a flag that takes a word.
 func (f *logFile) Type() string { return "string" }
 
-// care reads the flags of a run. It returns nil for one without supervision; --grace is valid then with ranks.
-func (c *CareFlags) care(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.Care, error) {
+// readCare reads the flags of a run. It returns nil for one without supervision; --grace is valid then with ranks.
+func (c *CareFlags) readCare(cmd *cobra.Command, spec *job.Spec, ranks bool) (*job.Care, error) {
 	set := func(name string) bool { return cmd.Flags().Changed(name) }
 	out, err := c.Read(cmd, spec)
 	if err != nil || slices.ContainsFunc(superviseFlags(), set) {

@@ -45,9 +45,9 @@ func FillDefaults(p *cli.Program, cmd *cobra.Command) error {
 			}
 		}
 		if err := cmd.Flags().Set(d.Flag, value); err != nil {
-			return badDefault(d, flagset.FlagError(cmd, err))
+			return badDefault(d, flagset.ExplainError(cmd, err))
 		}
-		p.Filling.Used = append(p.Filling.Used, d)
+		p.Defaults.Used = append(p.Defaults.Used, d)
 	}
 	f := cmd.Flags().Lookup("timeout")
 	if resume := cmd.Flags().Lookup("resume"); f == nil || f.Changed || flagset.IsSet(cmd, "cpu") || resume != nil && resume.Changed || len(config) == 0 {
@@ -55,11 +55,11 @@ func FillDefaults(p *cli.Program, cmd *cobra.Command) error {
 	}
 	limits, err := p.Host.Limits()
 	if r := limits.Longest(); err == nil && r != nil {
-		if p.Filling.Most = r.Time; !flagset.IsSet(cmd, "keep-while") {
+		if p.Defaults.Longest = r.Time; !flagset.IsSet(cmd, "keep-while") {
 			err = f.Value.Set(r.Time.String())
 			f.Changed = true
 		}
-		p.Filling.Ruled = fmt.Sprintf("policy: %s ends it after %s", r, pick.DurationText(r.Time))
+		p.Defaults.Rule = fmt.Sprintf("policy: %s ends it after %s", r, pick.DurationText(r.Time))
 	}
 	return err
 }
@@ -103,9 +103,9 @@ func AtDefault(p *cli.Program, err error) error {
 	}
 	first := len(err.Error())
 	var of *policy.Default
-	for i, d := range p.Filling.Used { // the flag that the error names first
+	for i, d := range p.Defaults.Used { // the flag that the error names first
 		if at := strings.Index(err.Error()+" ", "--"+d.Flag); at >= 0 && at < first {
-			first, of = at, &p.Filling.Used[i]
+			first, of = at, &p.Defaults.Used[i]
 		}
 	}
 	if of == nil {
@@ -120,8 +120,8 @@ func badDefault(d policy.Default, err error) error {
 
 // SayRule reports how a rule limits the command. A dry run has it in its notes.
 func SayRule(p *cli.Program, dry bool) {
-	if p.Filling.Ruled != "" && !dry {
-		p.Host.Say(p.Filling.Ruled)
+	if p.Defaults.Rule != "" && !dry {
+		p.Host.Say(p.Defaults.Rule)
 	}
 }
 

@@ -57,7 +57,7 @@ func (o *RunOptions) Parse(p *cli.Program, cmd *cobra.Command, command []string)
 		spec.Waiting, err = o.wait.Parse(p, cmd)
 	}
 	if err == nil {
-		care, err = o.care.care(cmd, &spec, o.ranks.given(cmd))
+		care, err = o.care.readCare(cmd, &spec, o.ranks.given(cmd))
 	}
 	if err == nil {
 		err = o.ranks.Parse(cmd, &spec, &o.care, o.JSON)

@@ -10,7 +10,7 @@ import (
 // FormatPage is the page of section 5 about a configuration file.
 func FormatPage(f setup.Format, version string) Page {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s.SH NAME\n%s \\- %s\n.SH DESCRIPTION\n%s\n.SH KEYS\n", ManHead(f.Name, 5, version), Roff(f.Name), Roff(f.Short), Roff(f.Text))
+	fmt.Fprintf(&b, "%s.SH NAME\n%s \\- %s\n.SH DESCRIPTION\n%s\n.SH KEYS\n", PageHead(f.Name, 5, version), Roff(f.Name), Roff(f.Short), Roff(f.Text))
 	for _, table := range f.Tables {
 		fmt.Fprintf(&b, ".SS %s\n", Roff(table.Title))
 		for _, k := range table.Keys {

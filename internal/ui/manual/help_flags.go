@@ -38,12 +38,12 @@ func GroupedFlags(cmd *cobra.Command) (below []FlagsBelow) {
 			all = append(all, f)
 		}
 	})
-	groups := []flagset.FlagGroup{{Title: "Flags", Names: nil}}
+	groups := []flagset.Group{{Title: "Flags", Names: nil}}
 	if len(all) >= manyFlags {
-		groups = append(groups, flagset.FlagGroups()...)
+		groups = append(groups, flagset.Groups()...)
 	}
 	for _, f := range all {
-		if !slices.ContainsFunc(groups, func(g flagset.FlagGroup) bool { return slices.Contains(g.Names, f.Name) }) {
+		if !slices.ContainsFunc(groups, func(g flagset.Group) bool { return slices.Contains(g.Names, f.Name) }) {
 			groups[0].Names = append(groups[0].Names, f.Name)
 		}
 	}

@@ -44,7 +44,7 @@ func manText(cmd *cobra.Command, version string) string {
 	cmd.LocalFlags() // joins the flags of the parents to the command's own
 	var b strings.Builder
 	section := func(title string) { fmt.Fprintf(&b, ".SH %s\n", title) }
-	b.WriteString(ManHead(PageOf(cmd), 1, version))
+	b.WriteString(PageHead(PageOf(cmd), 1, version))
 	section("NAME")
 	fmt.Fprintf(&b, "%s \\- %s\n", Roff(PageOf(cmd)), Roff(cmd.Short))
 	section("SYNOPSIS")
@@ -83,9 +83,9 @@ func manText(cmd *cobra.Command, version string) string {
 	return b.String()
 }
 
-// ManHead is the beginning of a page. It has no date, so that each build of a version has the same pages. It turns off
+// PageHead is the beginning of a page. It has no date, so that each build of a version has the same pages. It turns off
 // justification and hyphenation, so that a search finds a flag.
-func ManHead(name string, section int, version string) string {
+func PageHead(name string, section int, version string) string {
 	return fmt.Sprintf(".TH %s %d \"\" \"gpuard %s\" \"gpuard manual\"\n.ad l\n.nh\n", strings.ToUpper(Roff(name)), section, Roff(version))
 }
 

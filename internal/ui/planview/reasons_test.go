@@ -138,7 +138,7 @@ func TestRefusalInChinese(t *testing.T) {
 	asked := pick.Context{UID: 1000, Tolerate: pick.DefaultTolerance()}
 	_, refusal := pick.Place(job.Spec{GPUs: 4}, m, held, asked)
 	plan, _ := pick.Place(job.Spec{GPUs: 1, Share: 8 * gpu.GiB}, m, held, asked)
-	term := console.Term{Width: 60, UTF8: true, Language: translate.Named("zh_CN.UTF-8")}
+	term := console.Term{Width: 60, UTF8: true, Language: translate.ReadLocale("zh_CN")}
 	var out strings.Builder
 	WriteRefusal(&out, refusal, term)
 	WritePlan(&out, plan, term)

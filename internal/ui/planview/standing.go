@@ -9,26 +9,28 @@ import (
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/status"
 	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/translate"
 )
 
-// StandingLine is the line: place, next job, and the holders with their devices and times. If width is not 0 it leaves out
+// StandingLine is the line in a language: place, next job, and the holders with their devices and times. If width is not 0 it leaves out
 // details until the first holder fits in width cells, and cuts the rest.
-func StandingLine(s status.Standing, now time.Time, width int) string {
+func StandingLine(s status.Standing, now time.Time, l translate.Language, width int) string {
 	text := ""
 	holders := together(s.Holders)
 	for brevity := range 4 {
-		head, rest := place(s, brevity), []string{}
+		parts := []string{place(s, brevity)}
 		if s.Ahead != "" {
-			head += "; " + s.Ahead + " is next"
+			parts = append(parts, s.Ahead+" is next")
 		}
 		if s.Stuck {
-			head += "; a user has to act"
+			parts = append(parts, "a user has to act")
 		}
+		least := min(len(parts)+1, len(parts)+len(holders))
 		for _, h := range holders {
-			rest = append(rest, "; "+holder(h, now, brevity))
+			parts = append(parts, holder(h, now, brevity))
 		}
-		text = head + strings.Join(rest, "")
-		if width <= 0 || console.Cells(head+strings.Join(rest[:min(1, len(rest))], "")) <= width {
+		text = l.Join("; ", parts...)
+		if width <= 0 || console.Cells(l.Join("; ", parts[:least]...)) <= width {
 			break
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"gpuard/internal/core/status"
 	"gpuard/internal/ui/console"
+	"gpuard/internal/ui/translate"
 )
 
 func TestStanding(t *testing.T) {
@@ -39,7 +40,7 @@ func TestStanding(t *testing.T) {
 			"waiting for 4 GPUs; GPU 0, 2: train.py of alice (PID 1 in its container) since 15:00; GPU 1: python of bob (PID 7); GPU 3: python of bob (PID 8)"},
 		{status.Standing{Want: "a 1g.10gb slice"}, 0, "waiting for a 1g.10gb slice"},
 	} {
-		if got := StandingLine(c.s, today, c.width); got != c.want {
+		if got := StandingLine(c.s, today, translate.Language{}, c.width); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
@@ -49,7 +50,28 @@ func TestStanding(t *testing.T) {
 		}
 	}
 	for width := 1; width < 80; width++ {
-		if got := console.Cells(StandingLine(status.Standing{Want: "1 GPU", Holders: held}, today, width)); got > width {
+		if got := console.Cells(StandingLine(status.Standing{Want: "1 GPU", Holders: held}, today, translate.Language{}, width)); got > width {
+			t.Errorf("%d cells in %d", got, width)
+		}
+	}
+}
+
+// TestStandingInChinese: the line in Chinese, shorter where there is less room, and never wider.
+func TestStandingInChinese(t *testing.T) {
+	today := time.Date(2026, 3, 1, 15, 0, 0, 0, time.UTC)
+	s := status.Standing{Want: "1 GPU", Place: 2, Of: 3, Ahead: "train.py of bob (PID 7)", Holders: []status.Holder{
+		{Device: "GPU 0", User: "alice", Command: "train.py", PID: 4242, Since: today.Add(-3 * time.Hour)}, {Device: "GPU 1", Text: "in use without a lease by PID 9 of eve (python, 2.0 GiB, 3 h old)"}}}
+	language := translate.ReadLocale("zh_CN")
+	for width, want := range map[int]string{
+		0:  "正在等待 1 块 GPU，排第 2，共 3 个请求；下一个是 bob 的 train.py (PID 7)；GPU 0：alice 的 train.py (PID 4242)，自 12:00 起；GPU 1：被没有租约的进程占用：eve 的 PID 9 (python，2.0 GiB，已运行 3 小时)",
+		60: "排第 2，共 3 个请求；下一个是 bob 的 train.py (PID 7)；GP...",
+	} {
+		if got := StandingLine(s, today, language, width); got != want {
+			t.Errorf("%d: %q, want %q", width, got, want)
+		}
+	}
+	for width := 1; width < 160; width++ {
+		if got := console.Cells(StandingLine(s, today, language, width)); got > width {
 			t.Errorf("%d cells in %d", got, width)
 		}
 	}

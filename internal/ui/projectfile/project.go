@@ -25,7 +25,7 @@ import (
 // Load reads a project's file and checks the flags of every service with the parser of gpuard run, so that both accept
 // the same. It returns all mistakes of the file together, and then nothing is started.
 func Load(p *cli.Program, file string) (*service.Project, error) {
-	project, err := Projects(p).Load(file)
+	project, err := ProjectsOf(p).Load(file)
 	wrong := &diagnostic.Many{}
 	if err != nil && (!errors.As(err, &wrong) || project == nil) {
 		return nil, AsMistake(err)
@@ -73,7 +73,7 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 			value = known.NoOptDefVal
 		}
 		if err := cmd.Flags().Set(flag.Name, value); err != nil {
-			return &diagnostic.One{Line: flag.Line, Column: flag.Column, Text: jobflags.AsKeys(flagset.FlagError(cmd, err).Error())}
+			return &diagnostic.One{Line: flag.Line, Column: flag.Column, Text: jobflags.AsKeys(flagset.ExplainError(cmd, err).Error())}
 		}
 		set = true
 	}
@@ -110,8 +110,8 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 	return at
 }
 
-// Projects are the projects of this machine.
-func Projects(p *cli.Program) *services.Projects { return &services.Projects{Host: p.Host} }
+// ProjectsOf are the projects of this machine.
+func ProjectsOf(p *cli.Program) *services.Projects { return &services.Projects{Host: p.Host} }
 
 // UnknownService is the error for an unknown name, with the nearest known one.
 func UnknownService(name, file string, known []string, otherwise string) error {

@@ -1,8 +1,8 @@
 // Package translate says in another language what gpuard says in English. English is the source: a catalogue has the forms of sentences
-// with holes, and a finished sentence is found by its form. What stands in a hole is looked for in the same way, and stays as it is where
-// no form fits, as a name or a command does. So a sentence that nobody has translated is shown in English, and never half of it by chance.
+// with holes, and a finished sentence is found by its form. What stands in a hole is copied, since it may be a name or a command, except where
+// the form says that a piece of gpuard's own stands there. A sentence that no form fits is shown in English.
 //
-//	translate.Of(env).Sentence("none of 4 is free")
+//	translate.ChooseLanguage(env).Translate("none of 4 is free")
 package translate
 
 import (
@@ -16,80 +16,132 @@ import (
 	"gpuard/internal/core/visible"
 )
 
+// Language is what sentences are said in. The zero value is English. Copies of one share what they have read.
+type Language struct{ catalogue *catalogue }
+
+// catalogue has the forms of a language. They are read when the first sentence is said.
+type catalogue struct {
+	once  sync.Once
+	forms []form
+}
+
 //go:embed zh.txt
 var chinese string
 
-// Language is what sentences are said in. The zero value is English.
-type Language struct{ catalogue *catalogue }
-
-// catalogue is read when the first sentence is said.
-type catalogue struct {
-	forms func() []form // the longest first
+// read returns the forms.
+func (c *catalogue) read() []form {
+	c.once.Do(func() { c.forms = readForms(chinese) })
+	return c.forms
 }
 
-// form is an entry of a catalogue.
-type form struct {
-	parts   []string // of the English sentence, between its holes
-	numbers []bool   // of each hole: a number has to stand in it
-	said    string   // the same in the language, with {1} for the first hole
-}
-
-// Of is the language of messages that setlocale(3) would choose.
-func Of(env visible.Env) Language {
-	for _, name := range []string{"LC_ALL", "LC_MESSAGES", "LANG"} {
-		if value, _ := env.Lookup(name); value != "" {
-			return Named(value)
-		}
+// ChooseLanguage is the language of messages that setlocale(3) would choose, if the character set can show it. Choose once: its catalogue
+// is read again for each.
+func ChooseLanguage(env visible.Env) Language {
+	if locale := firstSet(env, "LC_ALL", "LC_MESSAGES", "LANG"); IsUTF8(env) {
+		return ReadLocale(locale)
 	}
 	return Language{}
 }
 
-// Named is the language of a locale: Chinese for zh_CN.UTF-8 and others of Chinese in UTF-8, or else English.
-func Named(locale string) Language {
-	name, charset, _ := strings.Cut(strings.ToLower(locale), ".")
-	if !strings.HasPrefix(name, "zh") || !strings.HasPrefix(strings.ReplaceAll(charset, "-", ""), "utf8") {
-		return Language{}
-	}
-	return Language{&catalogue{forms: sync.OnceValue(func() []form { return readCatalogue(chinese) })}}
+// IsUTF8 reports whether the character set of the locale is UTF-8.
+func IsUTF8(env visible.Env) bool {
+	locale := strings.ToLower(strings.ReplaceAll(firstSet(env, "LC_ALL", "LC_CTYPE", "LANG"), "-", ""))
+	return strings.Contains(locale, "utf8")
 }
 
-// IsEnglish reports whether sentences stay as they are.
-func (l Language) IsEnglish() bool { return l.catalogue == nil }
+// firstSet is the first of the variables that is not empty, as setlocale(3) reads them.
+func firstSet(env visible.Env, names ...string) string {
+	for _, name := range names {
+		if value, _ := env.Lookup(name); value != "" {
+			return value
+		}
+	}
+	return ""
+}
 
-// Sentence says a sentence in the language.
-func (l Language) Sentence(text string) string {
-	if l.IsEnglish() {
+// ReadLocale is the language of a locale such as zh_CN.UTF-8, or of a tag such as zh-CN. What is written in traditional characters has no
+// catalogue.
+func ReadLocale(name string) Language {
+	name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	switch strings.ReplaceAll(name, "-", "_") {
+	case "zh", "zh_cn", "zh_sg", "zh_hans", "zh_hans_cn":
+		return Language{&catalogue{}}
+	}
+	return Language{}
+}
+
+// Translate says a sentence in the language.
+func (l Language) Translate(text string) string {
+	if l.catalogue == nil || text == "" {
 		return text
 	}
-	said, _ := say(l.catalogue.forms(), text)
+	said, _ := say(l.catalogue.read(), text)
 	return said
 }
 
-// separators are what joins several sentences, or several things to do, and what joins them in Chinese.
-var separators = [...][2]string{{"; ", "；"}, {", or ", "，或者"}}
+// Join says each of several parts, and joins them as the language does: separator is the English one.
+func (l Language) Join(separator string, parts ...string) string {
+	said := make([]string, len(parts))
+	for i, part := range parts {
+		said[i] = l.Translate(part)
+	}
+	if l.catalogue != nil {
+		for _, s := range separators {
+			if s.english == separator {
+				separator = s.chinese
+			}
+		}
+	}
+	return strings.Join(said, separator)
+}
+
+// separators are what joins several sentences or several things to do, in the order in which a text is parted, and lists.
+var separators = [...]struct {
+	english, chinese string
+	parts            bool // a finished text is parted there
+}{{"; ", "；", true}, {", or ", "，或者", true}, {": ", "：", false}, {", ", "，", false}}
+
+// form is an entry of a catalogue.
+type form struct {
+	parts  []string // of the English sentence, between its holes
+	holes  []hole
+	said   string // the same in the language, with {1} for the first hole
+	weight int    // the more of the sentence it has, the earlier it is tried
+}
+
+// hole is what may stand at a place of a form.
+type hole string
+
+const (
+	anything hole = "{}"  // a name, a command, a size: copied
+	number   hole = "{#}" // digits
+	sentence hole = "{s}" // what gpuard says itself, such as a reason: said if a form fits
+)
 
 // say finds the form of each part of a text, or else that of the whole.
 func say(forms []form, text string) (said string, found bool) { return sayParts(forms, text, 0) }
 
-// sayParts is say for a text that the separators before the first one do not part any more.
+// sayParts is say for a text that the separators before the first one do not part any more. A single word is no part: it may be the end of
+// what a person wrote.
 func sayParts(forms []form, text string, first int) (said string, found bool) {
-	if first == len(separators) {
+	if !separators[first].parts {
 		return sayWhole(forms, text)
 	}
-	parts := partsOf(text, separators[first][0])
+	parts := partsOf(text, separators[first].english)
 	for i, part := range parts {
-		if parts[i], found = sayParts(forms, part, first+1); !found {
+		isWord := len(parts) > 1 && !strings.Contains(part, " ")
+		if parts[i], found = sayParts(forms, part, first+1); !found || isWord {
 			return sayWhole(forms, text)
 		}
 	}
-	return strings.Join(parts, separators[first][1]), true
+	return strings.Join(parts, separators[first].chinese), true
 }
 
 // sayWhole finds the form of the whole of a text.
 func sayWhole(forms []form, text string) (said string, found bool) {
 	for i := range forms {
-		if holes, fits := forms[i].holesIn(text); fits {
-			return forms[i].fill(forms, holes), true
+		if found, fits := forms[i].match(text); fits {
+			return forms[i].fill(forms, found), true
 		}
 	}
 	return text, false
@@ -116,39 +168,40 @@ func partsOf(text, separator string) (parts []string) {
 	return append(parts, text[from:])
 }
 
-// holesIn returns what stands in the holes, each as short as it can be but the last.
-func (f *form) holesIn(text string) (holes []string, fits bool) {
+// match returns what stands in the holes, each as short as it can be but the last.
+func (f *form) match(text string) (found []string, fits bool) {
 	rest, fits := strings.CutPrefix(text, f.parts[0])
-	last := len(f.parts) - 1
-	if !fits || last == 0 {
+	if !fits || len(f.holes) == 0 {
 		return nil, fits && rest == ""
 	}
 	for i, part := range f.parts[1:] {
 		at := strings.Index(rest, part)
-		if i+1 == last {
+		if i+1 == len(f.holes) {
 			at = len(rest) - len(part)
 		}
-		if at < 1 || rest[at:at+len(part)] != part || f.numbers[i] && strings.Trim(rest[:at], "0123456789") != "" {
+		if at < 1 || rest[at:at+len(part)] != part || f.holes[i] == number && strings.Trim(rest[:at], "0123456789") != "" {
 			return nil, false
 		}
-		holes, rest = append(holes, rest[:at]), rest[at+len(part):]
+		found, rest = append(found, rest[:at]), rest[at+len(part):]
 	}
-	return holes, true
+	return found, true
 }
 
-// fill puts the holes, said in the language, into the form.
-func (f *form) fill(forms []form, holes []string) string {
-	words := make([]string, 0, 2*len(holes))
-	for i, hole := range holes {
-		said, _ := sayWhole(forms, hole)
-		words = append(words, fmt.Sprintf("{%d}", i+1), said)
+// fill puts what was found in the holes into the sentence of the language.
+func (f *form) fill(forms []form, found []string) string {
+	words := make([]string, 0, 2*len(found))
+	for i, text := range found {
+		if f.holes[i] == sentence {
+			text, _ = say(forms, text)
+		}
+		words = append(words, fmt.Sprintf("{%d}", i+1), text)
 	}
 	return strings.NewReplacer(words...).Replace(f.said)
 }
 
-// readCatalogue reads pairs of lines: a form in English with {} for each hole, {#} where only a number fits, and below it, behind a tab, the
-// same in the language, with {1} for the first hole. Empty lines and those with # are left out.
-func readCatalogue(text string) (forms []form) {
+// readForms reads pairs of lines: a form in English with its holes, and below it, behind a tab, the same in the language. Empty lines and
+// those with # are left out.
+func readForms(text string) (forms []form) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		switch said, below := strings.CutPrefix(line, "\t"); {
@@ -158,20 +211,19 @@ func readCatalogue(text string) (forms []form) {
 			forms = append(forms, readForm(line))
 		}
 	}
-	weigh := func(f form) int { return len(strings.Join(f.parts, "")) }
-	slices.SortStableFunc(forms, func(a, b form) int { return cmp.Compare(weigh(b), weigh(a)) })
+	slices.SortStableFunc(forms, func(a, b form) int { return cmp.Compare(b.weight, a.weight) })
 	return forms
 }
 
 // readForm reads a form in English.
 func readForm(line string) (f form) {
-	f.parts = strings.Split(strings.ReplaceAll(line, "{#}", "{}"), "{}")
-	for rest := line; ; {
-		at := strings.IndexByte(rest, '{')
-		if at < 0 {
+	for {
+		part, rest, found := strings.Cut(line, "{")
+		f.parts, f.weight = append(f.parts, part), f.weight+len(part)
+		if !found {
 			return f
 		}
-		f.numbers = append(f.numbers, rest[at+1] == '#')
-		rest = rest[at+1:]
+		kind, rest, _ := strings.Cut(rest, "}")
+		f.holes, line = append(f.holes, hole("{"+kind+"}")), rest
 	}
 }

@@ -2,42 +2,51 @@ package translate
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"gpuard/internal/core/visible"
 )
 
-// TestOf: the language is that of messages, as setlocale(3) finds it, and only in UTF-8.
-func TestOf(t *testing.T) {
+// TestChooseLanguage: the language is that of messages, as setlocale(3) finds it, and only where the character set is UTF-8.
+func TestChooseLanguage(t *testing.T) {
 	for _, c := range []struct {
 		env     visible.Env
 		chinese bool
 	}{
-		{nil, false}, {visible.Env{"LANG=C.UTF-8"}, false}, {visible.Env{"LANG=zh_CN.UTF-8"}, true}, {visible.Env{"LANG=zh_TW.utf8"}, true},
-		{visible.Env{"LANG=zh_CN.UTF-8", "LC_ALL=C"}, false}, {visible.Env{"LANG=en_US.UTF-8", "LC_MESSAGES=zh_CN.UTF-8"}, true},
-		{visible.Env{"LANG=zh_CN"}, false}, {visible.Env{"LANG=zh_CN.GB18030"}, false}, {visible.Env{"LANG=zh_CN.UTF-8", "LC_ALL="}, true},
+		{nil, false}, {visible.Env{"LANG=C.UTF-8"}, false}, {visible.Env{"LANG=zh_CN.UTF-8"}, true}, {visible.Env{"LANG=zh_SG.utf8"}, true},
+		{visible.Env{"LANG=zh_TW.UTF-8"}, false}, {visible.Env{"LANG=zh_CN.UTF-8", "LC_ALL=C"}, false}, {visible.Env{"LANG=en_US.UTF-8", "LC_MESSAGES=zh_CN.UTF-8"}, true},
+		{visible.Env{"LANG=zh_CN"}, false}, {visible.Env{"LANG=zh_CN.GB18030"}, false}, {visible.Env{"LANG=zh_CN.UTF-8", "LC_CTYPE=C"}, false}, {visible.Env{"LANG=zh_CN.UTF-8", "LC_ALL="}, true},
 	} {
-		if got := !Of(c.env).IsEnglish(); got != c.chinese {
+		if got := ChooseLanguage(c.env).catalogue != nil; got != c.chinese {
 			t.Errorf("%v: Chinese %v, want %v", c.env, got, c.chinese)
 		}
 	}
 }
 
-// TestSentence: forms are found in what is finished, and what no form fits stays as it is.
-func TestSentence(t *testing.T) {
-	forms := readCatalogue("free\n\t空闲\n{#} of {} are {}\n\t{2} 中 {1} 个{3}\nheld by {}\n\t被 {1} 占用\nPID {#} ({})\n\tPID {1}（{2}）\n")
+// TestForms: forms are found in what is finished, holes are copied unless the form says otherwise, and what no form fits stays as it is.
+func TestForms(t *testing.T) {
+	forms := readForms("free\n\t空闲\n{#} of {} are {s}\n\t{2} 中 {1} 个{3}\nheld by {}\n\t被 {1} 占用\nPID {#} ({s})\n\tPID {1} ({2})\nby name ({})\n\t按名称 ({1})\nend it\n\t结束它\n")
 	for text, want := range map[string]string{
 		"free":                               "空闲",
 		"2 of 4 are free":                    "4 中 2 个空闲",
 		"two of 4 are free":                  "two of 4 are free",
-		"held by PID 7 (free; held by sh)":   "被 PID 7（free; held by sh） 占用",
-		"free; held by bob":                  "空闲；被 bob 占用",
+		"held by free":                       "被 free 占用",
+		"PID 7 (free)":                       "PID 7 (空闲)",
+		"PID 7 (held by a; held by sh)":      "PID 7 (被 a 占用；被 sh 占用)",
+		"held by a; held by bob":             "被 a 占用；被 bob 占用",
+		"held by a; free":                    "被 a; free 占用",
 		"free; whatever":                     "free; whatever",
+		"held by bob, or end it":             "被 bob 占用，或者结束它",
+		"by name (a; free)":                  "按名称 (a; free)",
 		"held by ":                           "held by ",
 		"held by {1} and {2}":                "被 {1} and {2} 占用",
 		"":                                   "",
@@ -48,23 +57,33 @@ func TestSentence(t *testing.T) {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
+	for locale, want := range map[string]string{"C": "free: a; free", "zh_CN": "空闲：a；空闲"} {
+		l := ReadLocale(locale)
+		if got := l.Join(": ", "free", l.Join("; ", "a", "free")); got != want {
+			t.Errorf("%s: %q, want %q", locale, got, want)
+		}
+	}
 }
 
 // typed is what a person types: it must be the same in every language.
-var typed = regexp.MustCompile(`gpuard [a-z]+|--[a-z][a-z-]*|\b(?:kill|sudo|nvidia-smi|mkdir|ssh)\b`)
+var typed = regexp.MustCompile(`gpuard [a-z]+|--[a-z][a-z-]*|kill -[A-Z]+|\(kill|sudo -u|nvidia-smi`)
 
 // TestCatalogue: each form is translated, once, with all that stands in its holes and all that is typed.
 func TestCatalogue(t *testing.T) {
 	seen := map[string]bool{}
-	for _, f := range readCatalogue(chinese) {
+	for i := range readForms(chinese) {
+		f := &readForms(chinese)[i]
 		english := strings.Join(f.parts, "{}")
 		if f.said == "" || seen[english] {
 			t.Errorf("%q: no translation, or a second one", english)
 		}
 		seen[english] = true
-		for i := range len(f.parts) - 1 {
-			if hole := fmt.Sprintf("{%d}", i+1); strings.Count(f.said, hole) != 1 {
-				t.Errorf("%q: %s is not there once: %q", english, hole, f.said)
+		for i, h := range f.holes {
+			if place := fmt.Sprintf("{%d}", i+1); strings.Count(f.said, place) != 1 {
+				t.Errorf("%q: %s is not there once: %q", english, place, f.said)
+			}
+			if !slices.Contains([]hole{anything, number, sentence}, h) {
+				t.Errorf("%q: %q is no hole", english, h)
 			}
 		}
 		if strings.Contains(f.said, fmt.Sprintf("{%d}", len(f.parts))) || strings.Contains(f.said, "{}") {
@@ -75,9 +94,74 @@ func TestCatalogue(t *testing.T) {
 				t.Errorf("%q: %q is typed, and not in %q", english, words, f.said)
 			}
 		}
-		if len(f.parts) > 1 && len(strings.Fields(strings.Join(f.parts, " "))) == 0 {
+		if strings.TrimSpace(strings.Join(f.parts, "")) == "" {
 			t.Errorf("%q fits anything", english)
 		}
+	}
+}
+
+// inChinese says a sentence.
+func inChinese(text string) string { return ReadLocale("zh_CN").Translate(text) }
+
+// TestWordsOfUsers: a name, a command or a reason that a person wrote comes out as it went in, whatever its words mean elsewhere.
+func TestWordsOfUsers(t *testing.T) {
+	for _, words := range []string{"free", "display", "held", "no GPU", "SIGTERM", "1 GPU", "it is 80 % busy", "loose (cable), until it is in use again", "a; free", "x, or end it"} {
+		for _, sentence := range []string{"GPU 2 (A100) gets no new lease: %s", "drained: %s (bob, since 27 Nov 17:35)", "ended process 7 (%s)"} {
+			text := fmt.Sprintf(sentence, words)
+			if said := inChinese(text); !strings.Contains(said, words) {
+				t.Errorf("%q\n\tis %q", text, said)
+			}
+		}
+		if strings.ContainsAny(words, "(;,") { // no name
+			continue
+		}
+		for _, sentence := range []string{
+			"%s's run (lease k3f9, process 7) keeps it until it ends", "ask them, or act as them: sudo -u %s gpuard cancel k3f9",
+			"leased as k3f9 by %s (train, PID 7)", "GPU 2: run of %s (PID 7) since 14:02", "GPU 2: %s of bob (PID 7) since 14:02", "service %s is up",
+			"job 4 is queued; its output: /home/%s/log", "cannot find device %s: this machine has 0-3",
+		} {
+			text := fmt.Sprintf(sentence, words)
+			if said := inChinese(text); !strings.Contains(said, words) {
+				t.Errorf("%q\n\tis %q", text, said)
+			}
+		}
+	}
+}
+
+// TestAnswers: each line that a command answers with has a form.
+func TestAnswers(t *testing.T) {
+	files, err := filepath.Glob("../cli/*cmd/*.go")
+	more, _ := filepath.Glob("../commands/*.go")
+	if files = append(files, more...); err != nil || len(files) < 50 {
+		t.Fatal(len(files), err)
+	}
+	composed := []string{"%s", "job %d is %s", "%s, until %s", "%s: %s has ended"} // their wholes have forms
+	verb := strings.NewReplacer("%d", "7", "%[1]d", "7", "%[2]d", "7", "%s", "x1", "%[1]s", "x1")
+	count := 0
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || len(call.Args) == 0 {
+				return true
+			}
+			f, isMethod := call.Fun.(*ast.SelectorExpr)
+			form, isText := call.Args[0].(*ast.BasicLit)
+			if !isMethod || !isText || f.Sel.Name != "Answer" {
+				return true
+			}
+			text, _ := strconv.Unquote(form.Value)
+			if count++; !slices.Contains(composed, text) && inChinese(verb.Replace(text)) == verb.Replace(text) {
+				t.Errorf("%s: %q has no form in zh.txt", file, text)
+			}
+			return true
+		})
+	}
+	if count < 20 {
+		t.Errorf("only %d answers", count)
 	}
 }
 
@@ -89,7 +173,7 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	answer := regexp.MustCompile(`(?m)^  (reason \S+ \S+ \S+|busy|never|remedy-is|note-is) (.+)$`)
-	checked, reasons, told, language := 0, 0, 0, Named("zh_CN.UTF-8")
+	checked, reasons, told, language := 0, 0, 0, ReadLocale("zh_CN")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -99,7 +183,7 @@ func TestRefusals(t *testing.T) {
 			continue
 		}
 		for _, m := range answer.FindAllStringSubmatch(string(text), -1) {
-			said := language.Sentence(m[2])
+			said := language.Translate(m[2])
 			left := leftOver(said)
 			switch whole := said != m[2] && len(left) == 0; {
 			case strings.HasPrefix(m[1], "reason"):

@@ -91,29 +91,30 @@ it.`,
 
 // drainText reports the drain, its reason, the leases that remain and the requests that wait.
 func drainText(p *cli.Program, d status.Drained, reason string) {
-	text := "; no reason is given (--reason)"
-	if reason != "" {
-		text = ": " + prose.Clean(reason)
+	if reason == "" {
+		_ = p.Answer("%s gets no new lease; no reason is given (--reason)", d.Device)
+	} else {
+		_ = p.Answer("%s gets no new lease: %s", d.Device, prose.Clean(reason))
 	}
-	p.Answer("%s gets no new lease%s", d.Device, text)
 	if d.Before != "" {
-		p.Answer("it was drained already; replaced: %s", prose.Clean(d.Before))
+		_ = p.Answer("it was drained already; replaced: %s", prose.Clean(d.Before))
 	}
 	for _, l := range d.Leases {
-		p.Answer("%s's %s (lease %s, process %d) keeps it until it ends", prose.Clean(l.User), prose.Clean(l.Command), l.ID, l.PID)
+		_ = p.Answer("%s's %s (lease %s, process %d) keeps it until it ends", prose.Clean(l.User), prose.Clean(l.Command), l.ID, l.PID)
 	}
 	const shown = 3
 	for _, t := range d.Waiting[:min(len(d.Waiting), shown)] {
-		left := "waits for it, and keeps waiting until it is in use again"
+		user, command := prose.Clean(t.User), prose.Clean(t.Command)
 		if len(t.Devices) > t.Count {
-			left = "waits for a GPU, and will not get this one"
+			_ = p.Answer("%s's %s (process %d) waits for a GPU, and will not get this one", user, command, t.PID)
+		} else {
+			_ = p.Answer("%s's %s (process %d) waits for it, and keeps waiting until it is in use again", user, command, t.PID)
 		}
-		p.Answer("%s's %s (process %d) %s", prose.Clean(t.User), prose.Clean(t.Command), t.PID, left)
 	}
 	if more := len(d.Waiting) - shown; more > 0 {
-		p.Answer("and %d more that wait: gpuard status", more)
+		_ = p.Answer("and %d more that wait: gpuard status", more)
 	}
-	p.Answer("to put it into use again: gpuard undrain %s", handleOf(d.Device))
+	_ = p.Answer("to put it into use again: gpuard undrain %s", handleOf(d.Device))
 }
 
 func undrainText(p *cli.Program, d status.Undrained) {
@@ -128,7 +129,7 @@ func undrainText(p *cli.Program, d status.Undrained) {
 		}
 		text += "; cleared: XID " + strings.Join(numbers, ", ")
 	}
-	fmt.Fprintln(p.Out, text)
+	_ = p.Answer("%s", text)
 }
 
 func drainJSON(p *cli.Program, drained []status.Drained) error {

@@ -88,7 +88,7 @@ func evictOrList(p *cli.Program, cmd *cobra.Command, o *evictOptions, args []str
 		if o.json {
 			return cli.WriteJSON(p.Out, leftAnswer{"gpuard.evict/1", rows, []leftover.Evicted{}})
 		}
-		Leftovers(p.Out, rows, idle, time.Now(), p.Term(p.Out))
+		leftoversView(p.Out, rows, idle, time.Now(), p.Term(p.Out))
 		return nil
 	}
 	pids, err := ProcessIDs(args)
@@ -112,7 +112,7 @@ func showEvicted(p *cli.Program, ended []leftover.Evicted, asJSON bool) error {
 		switch {
 		case asJSON:
 		case e.Gone:
-			p.Answer("ended process %d (%s)", e.PID, e.Command)
+			_ = p.Answer("ended process %d (%s)", e.PID, e.Command)
 		default:
 			fmt.Fprintf(p.Err, "gpuard: cannot end process %d (%s): %s\n", e.PID, e.Command, e.Why)
 		}
@@ -148,8 +148,8 @@ func ProcessIDs(args []string) ([]int, error) {
 	return pids, nil
 }
 
-// Leftovers writes the list as text: a line for each process, with its owner, age and command below.
-func Leftovers(w io.Writer, rows []leftover.Row, idle time.Duration, now time.Time, term console.Term) {
+// leftoversView writes the list as text: a line for each process, with its owner, age and command below.
+func leftoversView(w io.Writer, rows []leftover.Row, idle time.Duration, now time.Time, term console.Term) {
 	p := console.Page{Term: term}
 	if term.Width <= 0 {
 		p.Term.Width = console.UsualWidth

@@ -19,9 +19,9 @@ func TestLeftoversView(t *testing.T) {
 		{Index: 1, PID: 12, User: "bob", Since: new(now.Add(-2 * time.Minute)), Zombie: true, Command: "[python]"},
 		{Index: 2, Memory: new(3 * gpu.GiB)},
 	}
-	golden.CompareWidths(t, "evict", func(w *strings.Builder, term console.Term) { Leftovers(w, rows, 0, now, term) })
+	golden.CompareWidths(t, "evict", func(w *strings.Builder, term console.Term) { leftoversView(w, rows, 0, now, term) })
 	var none strings.Builder
-	Leftovers(&none, nil, 2*time.Hour, now, console.Term{Width: 80})
+	leftoversView(&none, nil, 2*time.Hour, now, console.Term{Width: 80})
 	if !strings.Contains(none.String(), "no process is known to be idle for 2 h") {
 		t.Error(none.String())
 	}

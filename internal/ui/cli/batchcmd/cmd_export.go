@@ -142,7 +142,7 @@ func described(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 		return w, fmt.Errorf("cannot write nothing: write a command, such as %s -- python train.py, or -f gpuard.yaml SERVICE", cmd.CommandPath())
 	default:
 		if err = scriptFlags(p, cmd, args[0]); err == nil {
-			w, err = work(p, cmd, &o.spec, &o.batchFlags, args)
+			w, err = readWork(p, cmd, &o.spec, &o.batchFlags, args)
 		}
 		if err == nil && t == handoff.Slurm {
 			w.Folder, err = thisFolder()
@@ -192,7 +192,7 @@ func serviceWork(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *export
 	if err != nil {
 		return w, err
 	}
-	s, i, err := projectfile.Projects(p).Instance(project, args[0])
+	s, i, err := projectfile.ProjectsOf(p).Instance(project, args[0])
 	if err != nil {
 		return w, err
 	}

@@ -128,7 +128,7 @@ func (o *historyOptions) wrong() error {
 // showUse adds up the leases that have ended within this time, or all.
 func showUse(p *cli.Program, cmd *cobra.Command, o *historyOptions, since time.Duration) error {
 	if o.chart != "" && p.Views.Picture == nil {
-		return p.View()
+		return p.BecomeView()
 	}
 	now := time.Now()
 	if note := p.Host.EndedNote(); note != "" {

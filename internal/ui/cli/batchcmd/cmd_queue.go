@@ -82,8 +82,8 @@ func pauseQueue(p *cli.Program, name, short, done string) *cobra.Command {
 			if err := q.Pause(name == "pause"); err != nil {
 				return err
 			}
-			fmt.Fprintln(p.Out, done)
-			return Revive(p, q)
+			_ = p.Answer("%s", done)
+			return ReviveQueue(p, q)
 		})
 	}}
 }
@@ -121,10 +121,8 @@ func showQueues(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 func askQueue(p *cli.Program, name, short string, kind record.Kind, done string) *cobra.Command {
 	return &cobra.Command{
 		Use: name + " JOB...", Short: short, Long: short + ".\nJOB is the number that gpuard submit and gpuard queue show. Either all are\n" + done + " or none. Of a range, such as 17-36, it is those that can be.",
-		Example: strings.ReplaceAll("  gpuard queue NAME 17\n  gpuard queue NAME 17 18 19\n  gpuard queue NAME 20-39", "NAME", name),
-		ValidArgsFunction: func(a0 *cobra.Command, a1 []string, a2 string) ([]string, cobra.ShellCompDirective) {
-			return CompleteJobs(p, a0, a1, a2)
-		},
+		Example:           strings.ReplaceAll("  gpuard queue NAME 17\n  gpuard queue NAME 17 18 19\n  gpuard queue NAME 20-39", "NAME", name),
+		ValidArgsFunction: CompleteJobs(p),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return failure.Report(func() error { return AskJobs(cmd.Context(), p, args, kind, done) })
 		},
@@ -158,9 +156,9 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind record.Kin
 		if kind == record.Cancel && slices.Contains(runs, n-1) {
 			text = "being ended"
 		}
-		p.Answer("job %d is %s", n, text)
+		_ = p.Answer("job %d is %s", n, text)
 	}
-	return Revive(p, q)
+	return ReviveQueue(p, q)
 }
 
 // possible are the jobs of these words; of a range, those that this can be asked of.
@@ -193,8 +191,8 @@ func OpenQueue(p *cli.Program) (*queue.Queue, error) {
 	return q, err
 }
 
-// Revive starts the keeper of the queue where it is missing and something is to be done.
-func Revive(p *cli.Program, q *queue.Queue) error {
+// ReviveQueue starts the keeper of the queue where it is missing and something is to be done.
+func ReviveQueue(p *cli.Program, q *queue.Queue) error {
 	state, err := q.Read()
 	if err != nil || q.Kept() || !state.Startable() && state.Count.Running == 0 {
 		return err
@@ -218,20 +216,22 @@ func JobNumbers(args []string) (list []int, err error) {
 }
 
 // CompleteJobs offers the jobs that have not ended.
-func CompleteJobs(p *cli.Program, _ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	q, err := queue.Open(p.Host, false)
-	if err != nil || q == nil {
-		return nil, flagset.NoFiles
-	}
-	defer q.Close()
-	list, _ := q.List(func(s queue.State) bool { return !s.Over() })
-	var words []string
-	for _, e := range list {
-		if n := strconv.Itoa(e.Number); !slices.Contains(args, n) {
-			words = append(words, n+"\t"+e.Name)
+func CompleteJobs(p *cli.Program) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		q, err := queue.Open(p.Host, false)
+		if err != nil || q == nil {
+			return nil, flagset.NoFiles
 		}
+		defer q.Close()
+		list, _ := q.List(func(s queue.State) bool { return !s.Over() })
+		var words []string
+		for _, e := range list {
+			if n := strconv.Itoa(e.Number); !slices.Contains(args, n) {
+				words = append(words, n+"\t"+e.Name)
+			}
+		}
+		return words, flagset.NoFiles
 	}
-	return words, flagset.NoFiles
 }
 
 // ShownJobs is how many of the jobs that wait are shown to people.
@@ -260,7 +260,7 @@ func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 	}
 	if q != nil {
 		defer q.Close()
-		if err := Revive(p, q); err != nil {
+		if err := ReviveQueue(p, q); err != nil {
 			return err
 		}
 	}
@@ -268,7 +268,7 @@ func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 	if o.json {
 		most = math.MaxInt
 	}
-	a, more, err := Queued(cmd.Context(), p, q, most, true)
+	a, more, err := ReadQueue(cmd.Context(), p, q, most, true)
 	if err != nil {
 		return err
 	}
@@ -283,9 +283,9 @@ func showQueue(p *cli.Program, cmd *cobra.Command, o *queueOptions) error {
 	return nil
 }
 
-// Queued is the line of all, and the queue of this user, nil where there is none, as they are now, with at most so many
+// ReadQueue is the line of all, and the queue of this user, nil where there is none, as they are now, with at most so many
 // jobs that wait; more wait besides. With ask other schedulers are asked for their jobs.
-func Queued(ctx context.Context, p *cli.Program, q *queue.Queue, most int, ask bool) (a QueueAnswer, more int, err error) {
+func ReadQueue(ctx context.Context, p *cli.Program, q *queue.Queue, most int, ask bool) (a QueueAnswer, more int, err error) {
 	a = QueueAnswer{Schema: "gpuard.queue/1", Kept: true, Jobs: []queue.Entry{}, Reasons: []job.Reason{}, Others: []status.Waiting{}, Hosts: []queue.HostJobs{}, Engines: []queue.Trouble{}}
 	if q != nil {
 		if a.Kept = q.Kept(); !a.Kept {

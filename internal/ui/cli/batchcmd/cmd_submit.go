@@ -168,11 +168,9 @@ func saySubmitted(p *cli.Program, cmd *cobra.Command, o *submitOptions, number i
 		_, err := fmt.Fprintln(p.Out, number)
 		return err
 	case len(logs) > 1 || o.array != "":
-		p.Answer("jobs %d-%d are queued; the output of the first: %s", number, number+len(logs)-1, logs[0])
-		return nil
+		return p.Answer("jobs %d-%d are queued; the output of the first: %s", number, number+len(logs)-1, logs[0])
 	}
-	p.Answer("job %d is queued; its output: %s", number, logs[0])
-	return nil
+	return p.Answer("job %d is queued; its output: %s", number, logs[0])
 }
 
 // jobOf checks the flags and returns the job that they describe.

@@ -132,11 +132,11 @@ func handIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, o *submitOp
 	case o.quiet:
 		_, err = fmt.Fprintln(p.Out, number)
 	case len(logs) > 1:
-		p.Answer("jobs %d-%d are handed to %s (%s and the next); the output of the first: %s", number, number+len(logs)-1, s.Title, e.ID, logs[0])
+		err = p.Answer("jobs %d-%d are handed to %s (%s and the next); the output of the first: %s", number, number+len(logs)-1, s.Title, e.ID, logs[0])
 	case s.Logs != nil:
-		p.Answer("job %d is handed to %s (%s); its output: gpuard logs -f %[1]d", number, s.Title, e.ID)
+		err = p.Answer("job %d is handed to %s (%s); its output: gpuard logs -f %[1]d", number, s.Title, e.ID)
 	default:
-		p.Answer("job %d is handed to %s (%s); its output: %s", number, s.Title, e.ID, logs[0])
+		err = p.Answer("job %d is handed to %s (%s); its output: %s", number, s.Title, e.ID, logs[0])
 	}
 	return err
 }
@@ -156,8 +156,7 @@ func testIn(p *cli.Program, cmd *cobra.Command, s *remote.Scheduler, w handoff.W
 	if o.json {
 		return cli.WriteJSON(p.Out, submitted{Schema: cli.SchemaOf(cmd), Engine: s.Name, Test: said})
 	}
-	p.Answer("%s would take it: %s", s.Title, said)
-	return err
+	return p.Answer("%s would take it: %s", s.Title, said)
 }
 
 func judged(ctx context.Context, s *remote.Scheduler, text string) (said string, err error) {

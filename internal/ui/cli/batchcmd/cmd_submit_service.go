@@ -30,7 +30,7 @@ func serviceJob(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 	if err != nil {
 		return nil, err
 	}
-	s, i, err := projectfile.Projects(p).Instance(project, args[0])
+	s, i, err := projectfile.ProjectsOf(p).Instance(project, args[0])
 	if err != nil {
 		return nil, err
 	}

@@ -236,7 +236,7 @@ func previewSweep(p *cli.Program, cmd *cobra.Command, q *sweeper.Request, o *swe
 		return err
 	}
 	if o.json {
-		return cli.WriteJSON(p.Out, sweepPreview{"gpuard.sweep/1", q.Grid.Len(), runs, commands, append([]string{}, unused...), append([]string{}, p.Said...), planview.WithLists(plan)})
+		return cli.WriteJSON(p.Out, sweepPreview{"gpuard.sweep/1", q.Grid.Len(), runs, commands, append([]string{}, unused...), append([]string{}, p.Remarks...), planview.WithLists(plan)})
 	}
 	fmt.Fprintf(p.Out, "%s:\n", prose.Count(q.Grid.Len(), "run"))
 	for i, run := range runs {

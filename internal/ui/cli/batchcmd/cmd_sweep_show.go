@@ -77,7 +77,7 @@ func (s *sweepShow) progress(now runs.Progress) {
 		}
 		s.last, s.drawn = time.Now(), true
 		width := max(s.p.Term(s.p.Err).Width-len("gpuard: ")-1, 1) // in the last column some terminals begin a new line
-		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+SweepLine(now, time.Now(), width))
+		fmt.Fprint(s.p.Err, "\r\x1b[Kgpuard: "+sweepLine(now, time.Now(), width))
 	case !s.live:
 		part := 10 * now.Count.Done() / max(now.Count.All, 1)
 		if s.last.IsZero() {
@@ -85,7 +85,7 @@ func (s *sweepShow) progress(now runs.Progress) {
 		}
 		if part > s.part && part < 10 || time.Since(s.last) > time.Minute {
 			s.last, s.part = time.Now(), part
-			fmt.Fprintln(s.p.Err, "gpuard: "+SweepLine(now, time.Now(), 0))
+			fmt.Fprintln(s.p.Err, "gpuard: "+sweepLine(now, time.Now(), 0))
 		}
 	}
 }
@@ -150,7 +150,7 @@ func showSwept(p *cli.Program, s *sweeper.Sweep, o *sweepOptions, out *sweeper.O
 	results := s.Dir + "/results.csv"
 	left := c.Waiting + c.Running
 	if o.json {
-		return cli.WriteJSON(p.Out, swept{"gpuard.sweep/1", s.Dir, c.All, c.OK, c.Failed, left, float64(spent.Milliseconds()) / 1000, append([]sweep.Result{}, out.Failures...), results, append([]string{}, p.Said...)})
+		return cli.WriteJSON(p.Out, swept{"gpuard.sweep/1", s.Dir, c.All, c.OK, c.Failed, left, float64(spent.Milliseconds()) / 1000, append([]sweep.Result{}, out.Failures...), results, append([]string{}, p.Remarks...)})
 	}
 	if o.quiet && c.Failed == 0 && left == 0 {
 		return nil

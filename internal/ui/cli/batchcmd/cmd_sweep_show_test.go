@@ -31,7 +31,7 @@ func TestSweepLine(t *testing.T) {
 		{waits, 0, "0/10, waiting for 1 GPU, 1st of 2; GPU 2: python of alice (PID 4242)"},
 		{runs.Progress{Count: record.Count{All: 3, OK: 3}, Began: at}, 60, "[####################] 3/3"},
 	} {
-		got := SweepLine(c.now, at, c.width)
+		got := sweepLine(c.now, at, c.width)
 		if got != c.want {
 			t.Errorf("in %d columns: %q, want %q", c.width, got, c.want)
 		}

@@ -25,10 +25,8 @@ func Wait(p *cli.Program) *cobra.Command {
 		Long: `Waits until these jobs have ended. The exit code is that of the first of them
 that did not end with 0, as a shell counts it (128 and the number of a signal),
 and 1 for one that was cancelled, lost or not run. Ctrl-C ends only the waiting.`,
-		Example: "  gpuard wait 17 && ./publish.sh\n  gpuard wait --any 17 18",
-		ValidArgsFunction: func(a0 *cobra.Command, a1 []string, a2 string) ([]string, cobra.ShellCompDirective) {
-			return CompleteJobs(p, a0, a1, a2)
-		},
+		Example:           "  gpuard wait 17 && ./publish.sh\n  gpuard wait --any 17 18",
+		ValidArgsFunction: CompleteJobs(p),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			code, err := waitFor(cmd.Context(), p, args, first)
 			if err == nil && code != 0 {
@@ -57,14 +55,14 @@ func waitFor(ctx context.Context, p *cli.Program, args []string, first bool) (co
 		return 0, err
 	}
 	defer q.Close()
-	f := Following{P: p, Q: q}
+	f := Follower{P: p, Q: q}
 	ended := map[int]*queue.Entry{}
 	for rest := numbers; ; {
 		list, err := f.Jobs(ctx, rest)
 		if err != nil {
 			return 0, err
 		}
-		over, open := Parted(list)
+		over, open := SplitEnded(list)
 		for _, e := range over {
 			ended[e.Number] = e
 		}
@@ -78,7 +76,7 @@ func waitFor(ctx context.Context, p *cli.Program, args []string, first bool) (co
 				if e == nil {
 					continue
 				}
-				fmt.Fprintln(p.Err, "gpuard: "+EndText(e))
+				_ = p.Tell(EndText(e))
 				if code == 0 {
 					code = e.Code(func(name string) int { return int(unix.SignalNum(name)) })
 				}
@@ -97,8 +95,8 @@ func waitFor(ctx context.Context, p *cli.Program, args []string, first bool) (co
 	}
 }
 
-// Parted are the jobs that have ended, and the others.
-func Parted(list []queue.Entry) (over, open []*queue.Entry) {
+// SplitEnded parts the jobs that have ended from the others.
+func SplitEnded(list []queue.Entry) (over, open []*queue.Entry) {
 	for i := range list {
 		if e := &list[i]; e.State.Over() {
 			over = append(over, e)
@@ -109,9 +107,9 @@ func Parted(list []queue.Entry) (over, open []*queue.Entry) {
 	return over, open
 }
 
-// Following waits for what happens in a queue. It starts the keeper again that was killed, and goes on waiting while none
+// Follower waits for what happens in a queue. It starts the keeper again that was killed, and goes on waiting while none
 // is needed because nothing may start.
-type Following struct {
+type Follower struct {
 	P       *cli.Program
 	Q       *queue.Queue
 	ended   <-chan struct{} // of the keeper; nil: there is none
@@ -124,7 +122,7 @@ type Following struct {
 }
 
 // Jobs are these jobs as they are now, also at other schedulers; of one that does not answer it says so once.
-func (f *Following) Jobs(ctx context.Context, numbers []int) ([]queue.Entry, error) {
+func (f *Follower) Jobs(ctx context.Context, numbers []int) ([]queue.Entry, error) {
 	f.Q.Written() // from here on nothing is missed that is written after the jobs were read
 	if time.Since(f.asked) >= pollEvery(f.P) {
 		troubles, err := f.Q.Catch(ctx)
@@ -148,7 +146,7 @@ func (f *Following) Jobs(ctx context.Context, numbers []int) ([]queue.Entry, err
 }
 
 // Next returns when something has happened, or other is closed. open are the jobs that are waited for.
-func (f *Following) Next(ctx context.Context, open []*queue.Entry, other <-chan struct{}) error {
+func (f *Follower) Next(ctx context.Context, open []*queue.Entry, other <-chan struct{}) error {
 	written := f.Q.Written()
 	var poll <-chan time.Time // other schedulers do not say when something happens
 	for _, e := range open {
@@ -173,7 +171,7 @@ func (f *Following) Next(ctx context.Context, open []*queue.Entry, other <-chan 
 }
 
 // revive starts the keeper where there is something to do, else it says why there is not.
-func (f *Following) revive(open []*queue.Entry) error {
+func (f *Follower) revive(open []*queue.Entry) error {
 	state, err := f.Q.Read()
 	if err != nil {
 		return err
@@ -202,7 +200,7 @@ func (f *Following) revive(open []*queue.Entry) error {
 }
 
 // idle says once why the queue stands still.
-func (f *Following) idle(open []*queue.Entry, paused bool) {
+func (f *Follower) idle(open []*queue.Entry, paused bool) {
 	text := "the queue is paused; go on with: gpuard queue resume"
 	if !paused {
 		text = ""

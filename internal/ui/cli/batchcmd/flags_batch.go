@@ -70,9 +70,9 @@ func afters(text string) (list []record.After, err error) {
 	return list, nil
 }
 
-// work is the job that the flags describe, for another engine: nothing of this machine is looked at, and its defaults and
+// readWork is the job that the flags describe, for another engine: nothing of this machine is looked at, and its defaults and
 // rules do not count there.
-func work(p *cli.Program, cmd *cobra.Command, s *jobflags.SpecFlags, b *batchFlags, args []string) (w handoff.Work, err error) {
+func readWork(p *cli.Program, cmd *cobra.Command, s *jobflags.SpecFlags, b *batchFlags, args []string) (w handoff.Work, err error) {
 	if w.Spec, err = s.Spec(cmd, args); err == nil && s.GPUs == jobflags.AllGPUs {
 		err = fmt.Errorf("cannot use --gpus all for another engine: it means the GPUs of this machine; write a number")
 	}

@@ -41,31 +41,31 @@ func asked(s *job.Spec) string {
 func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.Term) {
 	v := &console.RowsPage{Page: console.Page{Term: t}, Number: true}
 	if len(a.Jobs) == 0 {
-		v.Sentence("no job of yours runs or waits; hand one in: gpuard submit -- COMMAND")
+		v.WriteText(v.Term.Translate("no job of yours runs or waits; hand one in: gpuard submit -- COMMAND"))
 	} else {
 		v.WriteTable(console.RowHeads{Name: "JOB", State: "STATE", PID: "PID", Since: "SINCE", About: "COMMAND"}, waitingRows(a.Jobs, now))
 	}
 	if more > 0 {
-		v.Sentence(fmt.Sprintf("  and %d more; all: gpuard queue --json", more))
+		v.WriteText(v.Term.Translate(fmt.Sprintf("  and %d more; all: gpuard queue --json", more)))
 	}
 	whyWait(&v.Page, a)
 	for i := range a.Hosts {
-		v.Paragraph(console.Span{}, console.Normal, v.Text(onHost(&a.Hosts[i])))
+		v.Paragraph(console.Span{}, console.Normal, v.Say(onHost(&a.Hosts[i])))
 	}
 	for _, t := range a.Engines {
 		v.Paragraph(console.Span{}, console.Normal, v.Text(fmt.Sprintf("%s does not answer, and its jobs are shown as they were last: %s", t.Engine, t.Problem)))
 	}
 	if a.Paused {
-		v.Sentence("the queue is paused: nothing is started before gpuard queue resume")
+		v.WriteText(v.Term.Translate("the queue is paused: nothing is started before gpuard queue resume"))
 	}
 	for _, line := range a.OddLines {
-		v.Sentence(line)
+		v.WriteText(v.Term.Translate(line))
 	}
 	if a.Problem != "" && !a.Kept {
-		v.Sentence("the processes of the queue had ended: " + a.Problem)
+		v.WriteText(v.Term.Translate("the processes of the queue had ended: " + a.Problem))
 	}
 	if len(a.Others) > 0 {
-		v.Sentence("Other requests in the line:")
+		v.WriteText(v.Term.Translate("Other requests in the line:"))
 	}
 	for i := range a.Others {
 		o := &a.Others[i]
@@ -73,9 +73,9 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 		if o.Since != nil {
 			text += ", for " + console.AgeText(now.Sub(*o.Since))
 		}
-		v.Sentence(text + startText(o.Expected, now))
+		v.WriteText(v.Term.Translate(text) + v.Term.Translate(startText(o.Expected, now)))
 		if o.Why != "" {
-			v.Paragraph(console.Dim.Of("     "), console.Dim, v.Text(o.Why))
+			v.Paragraph(console.Dim.Of("     "), console.Dim, v.Say(o.Why))
 		}
 	}
 	_, _ = io.WriteString(w, v.Out.String())
@@ -134,17 +134,17 @@ func whyWait(p *console.Page, a *QueueAnswer) {
 			continue
 		}
 		delete(groups, e.Why)
-		lead := fmt.Sprintf("job %d waits: ", numbers[0])
+		lead := fmt.Sprintf("job %d waits:", numbers[0])
 		if len(numbers) > 1 {
-			lead = fmt.Sprintf("job %d and %d more wait: ", numbers[0], len(numbers)-1)
+			lead = fmt.Sprintf("job %d and %d more wait:", numbers[0], len(numbers)-1)
 		}
-		p.Paragraph(console.Dim.Of(lead), console.Normal, p.Text(e.Why))
+		p.Paragraph(console.Dim.Of(p.Say(lead)+" "), console.Normal, p.Say(e.Why))
 		if first {
 			planview.WriteReasons(p, a.Reasons)
 			first = false
 		}
 		if e.Remedy != "" {
-			p.Paragraph(console.Dim.Of("sooner: "), console.Normal, p.Text(e.Remedy))
+			p.Paragraph(console.Dim.Of(p.Say("sooner:")+" "), console.Normal, p.Say(e.Remedy))
 		}
 	}
 }
@@ -183,7 +183,7 @@ func noteOf(e *queue.Entry) string {
 func historyView(w io.Writer, list []queue.Entry, t console.Term) {
 	v := &console.RowsPage{Page: console.Page{Term: t}, Number: true}
 	if len(list) == 0 {
-		v.Sentence("no job of yours has ended; what runs or waits: gpuard queue")
+		v.WriteText(v.Term.Translate("no job of yours has ended; what runs or waits: gpuard queue"))
 		_, _ = io.WriteString(w, v.Out.String())
 		return
 	}

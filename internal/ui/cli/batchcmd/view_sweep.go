@@ -8,11 +8,12 @@ import (
 	"gpuard/internal/app/runs"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/planview"
+	"gpuard/internal/ui/translate"
 )
 
-// SweepLine is the progress of a sweep in width cells, 0 for no limit: a bar if there is room, the numbers of finished,
+// sweepLine is the progress of a sweep in width cells, 0 for no limit: a bar if there is room, the numbers of finished,
 // failed and running runs, the estimated time left, and the place of a waiting run.
-func SweepLine(now runs.Progress, at time.Time, width int) string {
+func sweepLine(now runs.Progress, at time.Time, width int) string {
 	c := now.Count
 	done := fmt.Sprintf("%d/%d", c.Done(), c.All)
 	parts := []string{}
@@ -29,7 +30,7 @@ func SweepLine(now runs.Progress, at time.Time, width int) string {
 		parts = append(parts, left)
 	}
 	if now.Stand != nil {
-		parts = append(parts, planview.StandingLine(*now.Stand, at, 0))
+		parts = append(parts, planview.StandingLine(*now.Stand, at, translate.Language{}, 0))
 	}
 	text := strings.Join(append([]string{done}, parts...), ", ")
 	if width <= 0 {

@@ -14,7 +14,7 @@ import (
 func useView(w io.Writer, list []trend.Use, t console.Term) {
 	v := &console.Page{Term: t}
 	if len(list) == 0 {
-		v.Sentence("no lease has ended in that time")
+		v.WriteText(v.Term.Translate("no lease has ended in that time"))
 	} else {
 		v.Line(console.Dim.Of("leases   granted      used      idle  in hours of one GPU"))
 	}

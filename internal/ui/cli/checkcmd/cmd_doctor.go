@@ -161,7 +161,7 @@ func why(p *cli.Program, code string) error {
 	if i < 0 {
 		return failure.AsUsage(fmt.Errorf("cannot explain the code %q: there is no such code; %s", code, nearestCodes(code, pages)))
 	}
-	FindingPage(p.Out, pages[i], p.Term(p.Out))
+	findingPageView(p.Out, pages[i], p.Term(p.Out))
 	return nil
 }
 

@@ -35,7 +35,7 @@ func showProbe(p *cli.Program, cmd *cobra.Command, given []string, asJSON bool) 
 		}
 	} else {
 		explainView(p.Out, view, m, p.Term(p.Out))
-		Probed(p.Out, probe, p.Term(p.Out))
+		probeView(p.Out, probe, p.Term(p.Out))
 	}
 	if !probe.Agrees {
 		return &failure.Shown{Err: errors.New("the driver shows something else")}
@@ -43,8 +43,8 @@ func showProbe(p *cli.Program, cmd *cobra.Command, given []string, asJSON bool) 
 	return nil
 }
 
-// Probed writes the driver's answer: one line if it agrees, else every difference and the data for a bug report.
-func Probed(w io.Writer, probe explain.Probe, term console.Term) {
+// probeView writes the driver's answer: one line if it agrees, else every difference and the data for a bug report.
+func probeView(w io.Writer, probe explain.Probe, term console.Term) {
 	p := console.Page{Term: term}
 	p.Line()
 	about := fmt.Sprintf("(CUDA %s, %s)", orUnknown(probe.CUDA), probe.Library)

@@ -86,7 +86,7 @@ func verifyTarget(p *cli.Program, cmd *cobra.Command, target string, patience ti
 	if asJSON {
 		err = cli.WriteJSON(p.Out, v)
 	} else {
-		Verification(p.Out, v, p.Term(p.Out))
+		verificationView(p.Out, v, p.Term(p.Out))
 	}
 	return verdict(v, err)
 }
@@ -98,7 +98,7 @@ func verifyCommand(p *cli.Program, cmd *cobra.Command, command []string, patienc
 			told = cli.LineJSON(p.Err, v)
 			return
 		}
-		Verdict(p.Err, v, lines(p, p.Err))
+		verdictView(p.Err, v, lines(p, p.Err))
 	})
 	if err != nil {
 		return &failure.Coded{Err: err, Code: exit.Verify(err)}

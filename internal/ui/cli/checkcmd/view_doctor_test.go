@@ -199,7 +199,7 @@ from: https://example.org/a/page/whose/address/is/longer/than/a/line/of/this/ter
 from: nvml.h
 `
 	var b strings.Builder
-	FindingPage(&b, about, console.Term{Width: 80})
+	findingPageView(&b, about, console.Term{Width: 80})
 	if diff := golden.FirstDifference(b.String(), want); diff != "" {
 		t.Errorf("%s\n%s", diff, b.String())
 	}

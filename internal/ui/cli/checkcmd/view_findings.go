@@ -56,8 +56,8 @@ func nearestCodes(code string, pages []check.Page) string {
 	return "did you mean " + strings.Join(known[:min(most, len(known))], " or ") + "?"
 }
 
-// FindingPage writes the page of a code for a terminal. It joins the lines of each Markdown paragraph.
-func FindingPage(w io.Writer, about check.Page, term console.Term) {
+// findingPageView writes the page of a code for a terminal. It joins the lines of each Markdown paragraph.
+func findingPageView(w io.Writer, about check.Page, term console.Term) {
 	p := console.Page{Term: term}
 	p.Paragraph(console.Cyan.Of(about.Code+": "), console.Bold, p.Text(about.Title))
 	var joined []string

@@ -11,8 +11,8 @@ import (
 	"gpuard/internal/ui/console"
 )
 
-// Verdict writes the result between the output lines of the command: every paragraph begins with "gpuard: ".
-func Verdict(w io.Writer, v *verify.Verification, term console.Term) {
+// verdictView writes the result between the output lines of the command: every paragraph begins with "gpuard: ".
+func verdictView(w io.Writer, v *verify.Verification, term console.Term) {
 	p := console.Page{Term: term}
 	p.Paragraph(console.Normal.Of("gpuard: "), console.Normal, p.Text(v.Line()))
 	for _, n := range v.Notes {
@@ -24,8 +24,8 @@ func Verdict(w io.Writer, v *verify.Verification, term console.Term) {
 	_, _ = io.WriteString(w, p.Out.String())
 }
 
-// Verification writes the verdict, then the facts of each source, then the notes and what to do.
-func Verification(w io.Writer, v *verify.Verification, term console.Term) {
+// verificationView writes the verdict, then the facts of each source, then the notes and what to do.
+func verificationView(w io.Writer, v *verify.Verification, term console.Term) {
 	p := console.Page{Term: term}
 	p.Paragraph(wordStyle(v.Verdict).Of(v.Verdict.Words()+": "), console.Normal, p.Text(v.Text))
 	f := &v.Facts

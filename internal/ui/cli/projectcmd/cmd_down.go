@@ -3,7 +3,6 @@ package projectcmd
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +28,7 @@ removed.`,
   gpuard down --now                        kill them immediately`,
 		ValidArgsFunction: CompleteServices(p, o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return failure.Report(func() error { return DownWith(cmd.Context(), p, o, args, now) })
+			return failure.Report(func() error { return EndServices(cmd.Context(), p, o, args, now) })
 		},
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "kill them immediately")
@@ -43,13 +42,13 @@ type downAnswer struct {
 	Ended  []string `json:"ended"`  // instances that ran or waited, and have ended
 }
 
-// DownWith ends the named services of a project, all of them if none is named.
-func DownWith(ctx context.Context, p *cli.Program, o *ProjectFlags, names []string, now bool) error {
-	folder, view, err := Found(ctx, p, o.File)
+// EndServices ends the named services of a project, all of them if none is named.
+func EndServices(ctx context.Context, p *cli.Program, o *ProjectFlags, names []string, now bool) error {
+	folder, view, err := FindProject(ctx, p, o.File)
 	if err != nil {
 		return err
 	}
-	mine, err := Named(view, names)
+	mine, err := SelectInstances(view, names)
 	if err != nil {
 		return err
 	}
@@ -77,7 +76,7 @@ func DownWith(ctx context.Context, p *cli.Program, o *ProjectFlags, names []stri
 	case o.JSON:
 		return cli.WriteJSON(p.Out, answer)
 	case len(answer.Ended) == 0:
-		_, err = fmt.Fprintln(p.Out, "nothing ran")
+		err = p.Answer("nothing ran")
 	}
 	return err
 }

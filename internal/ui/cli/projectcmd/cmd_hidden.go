@@ -12,6 +12,7 @@ import (
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/jobflags"
 	"gpuard/internal/ui/planview"
+	"gpuard/internal/ui/translate"
 )
 
 // SuperviseProject is the hidden command that up, down and restart start in the background.
@@ -33,7 +34,7 @@ func KeepInstance(p *cli.Program) *cobra.Command {
 		Short: "Look after one instance of a service (gpuard up starts this)",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			task := services.Task{Dir: args[0], Instance: args[1], Hash: hash}
-			task.Standing = func(s status.Standing) string { return planview.StandingLine(s, time.Now(), 0) }
+			task.Standing = func(s status.Standing) string { return planview.StandingLine(s, time.Now(), translate.Language{}, 0) }
 			if hash != "" {
 				p.Host.Project = services.Policy(args[0], args[1], hash)
 				var care *job.Care

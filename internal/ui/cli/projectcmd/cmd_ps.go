@@ -32,10 +32,10 @@ gpuard status shows the GPUs of other projects and users.`,
 		ValidArgsFunction: CompleteServices(p, o, true),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return failure.Report(func() error {
-				_, view, err := Found(cmd.Context(), p, o.File)
+				_, view, err := FindProject(cmd.Context(), p, o.File)
 				var mine Selection
 				if err == nil {
-					mine, err = Named(view, args)
+					mine, err = SelectInstances(view, args)
 				}
 				switch {
 				case err != nil && len(args) > 0 && slices.Contains([]string{"a", "ax", "aux"}, args[0]):

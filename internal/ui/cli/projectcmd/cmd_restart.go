@@ -35,11 +35,11 @@ with their old settings: to apply changes of the file use gpuard up -d.`,
 
 func restartWith(p *cli.Program, cmd *cobra.Command, o *ProjectFlags, names []string) error {
 	ctx := cmd.Context()
-	folder, view, err := Found(ctx, p, o.File)
+	folder, view, err := FindProject(ctx, p, o.File)
 	if err != nil {
 		return err
 	}
-	mine, err := Named(view, names)
+	mine, err := SelectInstances(view, names)
 	switch {
 	case err != nil:
 		return err
@@ -72,7 +72,7 @@ func untilBegun(p *cli.Program, cmd *cobra.Command, signals <-chan os.Signal, a 
 		last = view
 		a.lines(t.compare(view))
 		return begun(view, t.only)
-	}, Pending(t.only))
+	}, PendingText(t.only))
 	var by *interrupted
 	switch {
 	case errors.As(err, &by):

@@ -82,7 +82,7 @@ func upWith(p *cli.Program, cmd *cobra.Command, o *upOptions, names []string) er
 		return err
 	}
 	ctx := cmd.Context()
-	folder, err := projectfile.Projects(p).Open(project)
+	folder, err := projectfile.ProjectsOf(p).Open(project)
 	if err != nil {
 		return err
 	}
@@ -163,8 +163,8 @@ func upFollowed(ctx context.Context, p *cli.Program, project *service.Project, n
 		}
 		last = view
 		screen.showEvents(t.compare(view))
-		return Finished(view, t.only)
-	}, Pending(t.only))
+		return AllEnded(view, t.only)
+	}, PendingText(t.only))
 	var by *interrupted
 	switch {
 	case errors.As(err, &by):
@@ -226,8 +226,8 @@ func endAll(ctx context.Context, p *cli.Program, by *interrupted, signals <-chan
 	}
 }
 
-// Finished reports whether no instance runs or will be started.
-func Finished(view *services.View, which func(*services.Row) bool) bool {
+// AllEnded reports whether no instance runs or will be started.
+func AllEnded(view *services.View, which func(*services.Row) bool) bool {
 	for i := range view.Rows {
 		if row := &view.Rows[i]; which(row) && (alive(row) || row.Kept || row.Wanted && !row.Fresh && row.State != service.Waiting) {
 			return false

@@ -32,9 +32,9 @@ func (o *ProjectFlags) Add(cmd *cobra.Command, asJSON string) {
 	cmd.Flags().BoolVar(&o.JSON, "json", false, asJSON)
 }
 
-// Found returns the folder of a project and its current view.
-func Found(ctx context.Context, p *cli.Program, file string) (*services.Folder, *services.View, error) {
-	folder, err := projectfile.Projects(p).Find(file)
+// FindProject returns the folder of a project and its current view.
+func FindProject(ctx context.Context, p *cli.Program, file string) (*services.Folder, *services.View, error) {
+	folder, err := projectfile.ProjectsOf(p).Find(file)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -58,8 +58,8 @@ func serviceOf(row *services.Row) string {
 	return row.Record.Service
 }
 
-// Named checks names against a view.
-func Named(view *services.View, names []string) (Selection, error) {
+// SelectInstances checks names against a view.
+func SelectInstances(view *services.View, names []string) (Selection, error) {
 	var known, single []string
 	for i := range view.Rows {
 		known = append(known, serviceOf(&view.Rows[i]))
@@ -101,11 +101,11 @@ func CompleteServices(p *cli.Program, o *ProjectFlags, single bool) func(*cobra.
 		ctx, cancel := context.WithTimeout(cmd.Context(), cli.CompleteWithin)
 		defer cancel()
 		var names []string
-		if project, err := projectfile.Projects(p).Load(o.File); err == nil && cmd.Name() == "up" {
+		if project, err := projectfile.ProjectsOf(p).Load(o.File); err == nil && cmd.Name() == "up" {
 			for _, s := range project.Here().Services {
 				names = append(names, s.Name)
 			}
-		} else if _, view, err := Found(ctx, p, o.File); err == nil {
+		} else if _, view, err := FindProject(ctx, p, o.File); err == nil {
 			for i := range view.Rows {
 				row := &view.Rows[i]
 				names = append(names, serviceOf(row))

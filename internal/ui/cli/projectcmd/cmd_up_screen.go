@@ -39,11 +39,11 @@ func newScreen(p *cli.Program, folder *services.Folder, before *services.View, s
 	logs.Skip(folder, before)
 	out := p.NewPrinter()
 	out.Brief = true
-	return Showing(p, logs, out, signals)
+	return StartScreen(p, logs, out, signals)
 }
 
-// Showing starts a screen for logs and takes ownership of them.
-func Showing(p *cli.Program, logs *services.Logs, out cli.Printer, signals chan<- os.Signal) *Screen {
+// StartScreen starts a screen for logs and takes ownership of them.
+func StartScreen(p *cli.Program, logs *services.Logs, out cli.Printer, signals chan<- os.Signal) *Screen {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Screen{p: p, signals: signals, logs: logs, stop: stop, ended: make(chan struct{}), Printer: out, known: slices.Clone(out.Names)}
 	go s.run(ctx)
@@ -140,7 +140,7 @@ func (s *Screen) drain(ctx context.Context) {
 func (s *Screen) printEvents(told []event, over bool) {
 	for _, h := range told {
 		if h.over == over {
-			fmt.Fprintln(s.p.Err, strings.Join(strings.Fields("gpuard: "+h.name+" "+h.text), " "))
+			fmt.Fprintln(s.p.Err, strings.Join(strings.Fields("gpuard: "+h.name+" "+s.p.Host.Translated(h.text)), " "))
 		}
 	}
 }

@@ -178,8 +178,8 @@ func dependsOn(row *services.Row, on map[string]bool) bool {
 	return false
 }
 
-// Pending describes the slowest instance.
-func Pending(which func(*services.Row) bool) func(*services.View) string {
+// PendingText describes the slowest instance.
+func PendingText(which func(*services.Row) bool) func(*services.View) string {
 	return func(view *services.View) string {
 		row := slowest(view, which)
 		if row == nil {

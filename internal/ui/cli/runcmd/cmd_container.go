@@ -10,15 +10,15 @@ import (
 )
 
 // Docker makes gpuard docker.
-func Docker(p *cli.Program) *cobra.Command { return inEngine(p, "docker") }
+func Docker(p *cli.Program) *cobra.Command { return makeEngineRun(p, "docker") }
 
 // Podman makes gpuard podman.
-func Podman(p *cli.Program) *cobra.Command { return inEngine(p, "podman") }
+func Podman(p *cli.Program) *cobra.Command { return makeEngineRun(p, "podman") }
 
-// inEngine is gpuard run with the command line of a container engine.
-func inEngine(p *cli.Program, engine string) *cobra.Command {
+// makeEngineRun is gpuard run with the command line of a container engine.
+func makeEngineRun(p *cli.Program, engine string) *cobra.Command {
 	o := &jobflags.RunOptions{}
-	cmd := starting(p, o)
+	cmd := makeRun(p, o)
 	run := cmd.RunE
 	o.Add(p, cmd)
 	cmd.Use = engine + " [flags] -- run|create|start|exec|restart ..."

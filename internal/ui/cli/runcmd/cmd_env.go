@@ -103,7 +103,7 @@ func printEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 	if err != nil {
 		return err
 	}
-	return write(p.Out, vars, p.Said)
+	return write(p.Out, vars, p.Remarks)
 }
 
 // saveVariables is what a shell has to change for the variables of a choice, and where --save is given to have those of before back.
@@ -134,7 +134,7 @@ func restoreEnv(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 	if err != nil {
 		return err
 	}
-	return write(p.Out, vars, p.Said)
+	return write(p.Out, vars, p.Remarks)
 }
 
 // writer checks the flags of the format and returns its writer.
@@ -170,7 +170,7 @@ func printLogin(p *cli.Program, cmd *cobra.Command, o *envOptions) error {
 		return err
 	}
 	vars, err := shellenv.Login(cmd.Context(), p.Host, policy.Login(o.login))
-	return errors.Join(write(p.Out, vars, p.Said), err)
+	return errors.Join(write(p.Out, vars, p.Remarks), err)
 }
 
 func loginWords() []string {

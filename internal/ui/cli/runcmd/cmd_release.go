@@ -26,7 +26,7 @@ time; its process keeps running with the variables that it has. The lease of
 a running command of gpuard run is not released: end the command instead. In a
 shell with a lease, release alone gives that one back.`,
 		Example: "  gpuard release k3f9\n  gpuard release       the lease of this shell",
-		Args:    func(a0 *cobra.Command, a1 []string) error { return oneLease(p, a0, a1) },
+		Args:    oneLease(p),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, flagset.NoFiles
@@ -48,15 +48,15 @@ shell with a lease, release alone gives that one back.`,
 				switch {
 				case err != nil:
 				case l.IsReservation():
-					p.Answer("released %s", l.ID)
+					_ = p.Answer("released %s", l.ID)
 				case l.Apart && inside(p, l.ID):
-					p.Answer("released %s; process %d keeps running with the variables that it has: for other GPUs open a new shell, or write gpuard run --any", l.ID, l.PID)
+					_ = p.Answer("released %s; process %d keeps running with the variables that it has: for other GPUs open a new shell, or write gpuard run --any", l.ID, l.PID)
 				case l.Apart:
-					p.Answer("released %s; process %d keeps running with the variables that it has", l.ID, l.PID)
+					_ = p.Answer("released %s; process %d keeps running with the variables that it has", l.ID, l.PID)
 				case l.Stuck() != nil:
-					p.Answer("released %s; process %d, which held it, is stopped: kill -CONT %[2]d continues it", l.ID, l.Stuck().PID)
+					_ = p.Answer("released %s; process %d, which held it, is stopped: kill -CONT %[2]d continues it", l.ID, l.Stuck().PID)
 				default:
-					p.Answer("released %s", l.ID)
+					_ = p.Answer("released %s", l.ID)
 				}
 				return err
 			})
@@ -79,14 +79,16 @@ type releasedAnswer struct {
 }
 
 // oneLease accepts the name of a lease, or none inside of one.
-func oneLease(p *cli.Program, _ *cobra.Command, args []string) error {
-	switch {
-	case len(args) == 0 && !inside(p, ""):
+func oneLease(p *cli.Program) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0 && !inside(p, ""):
+			return nil
+		case len(args) == 0:
+			return errors.New("cannot release: name the lease, such as gpuard release k3f9; gpuard status lists them")
+		case len(args) > 1:
+			return fmt.Errorf("cannot release %d leases with one command: name one", len(args))
+		}
 		return nil
-	case len(args) == 0:
-		return errors.New("cannot release: name the lease, such as gpuard release k3f9; gpuard status lists them")
-	case len(args) > 1:
-		return fmt.Errorf("cannot release %d leases with one command: name one", len(args))
 	}
-	return nil
 }

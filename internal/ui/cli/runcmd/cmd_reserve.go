@@ -195,7 +195,7 @@ func reserveShell(p *cli.Program, cmd *cobra.Command, o *reserveOptions, spec jo
 			_ = p.Tell(n)
 		}
 		if h.Lease != "" {
-			fmt.Fprintf(p.Err, "gpuard: %s, until this shell ends\n", h.Announce())
+			_ = p.Tell(h.Announce() + ", until this shell ends")
 		}
 		return write(p.Out, vars, nil)
 	})
@@ -217,7 +217,7 @@ func deliver(p *cli.Program, cmd *cobra.Command, h *leases.Holding, write func()
 // showReservation is the answer about a lease for a time or a process.
 func showReservation(p *cli.Program, h *leases.Holding, asJSON bool) error {
 	if asJSON {
-		h.Notes = append(p.Said, h.Notes...)
+		h.Notes = append(p.Remarks, h.Notes...)
 		h.Plan = planview.WithLists(h.Plan)
 		return cli.WriteJSON(p.Out, h)
 	}
@@ -225,11 +225,12 @@ func showReservation(p *cli.Program, h *leases.Holding, asJSON bool) error {
 		_ = p.Tell(n)
 	}
 	if h.Until == nil {
-		p.Answer("%s, until process %d ends", h.Announce(), h.PID)
-		return nil
+		return p.Answer("%s, until process %d ends", h.Announce(), h.PID)
 	}
-	p.Answer("%s, until %s\nuse it: GPUARD_LEASE=%[3]s gpuard run -- COMMAND; give it back: gpuard release %[3]s", h.Announce(), until(*h.Until, time.Now()), h.Lease)
-	return nil
+	if err := p.Answer("%s, until %s", h.Announce(), until(*h.Until, time.Now())); err != nil {
+		return err
+	}
+	return p.Answer("use it: GPUARD_LEASE=%s gpuard run -- COMMAND; give it back: gpuard release %[1]s", h.Lease)
 }
 
 // until is the end of a reservation; for less than a week, a day of the week says enough.

@@ -51,7 +51,7 @@ wrongly, 126 not executable, 127 not found.`
 // Run makes gpuard run.
 func Run(p *cli.Program) *cobra.Command {
 	o := &jobflags.RunOptions{}
-	cmd := starting(p, o)
+	cmd := makeRun(p, o)
 	cmd.Use, cmd.Short = "run [flags] [--] [COMMAND [ARG...]]", "Run a command on a free GPU, leased until it ends"
 	cmd.Long, cmd.Example, cmd.ValidArgsFunction = runLong, runExample, p.Programs
 	o.Add(p, cmd)
@@ -60,14 +60,14 @@ func Run(p *cli.Program) *cobra.Command {
 	return cmd
 }
 
-// starting is a command that leases and starts its arguments, with the flags that are for any of them.
-func starting(p *cli.Program, o *jobflags.RunOptions) *cobra.Command {
+// makeRun is a command that leases and starts its arguments, with the flags that are for any of them.
+func makeRun(p *cli.Program, o *jobflags.RunOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, care, err := o.Parse(p, cmd, args)
 			if err == nil {
-				err = o.Keep(cmd, &spec, care, p.Filling.Most)
+				err = o.Keep(cmd, &spec, care, p.Defaults.Longest)
 			}
 			if err == nil {
 				spec, err = jobflags.AskDevice(p, cmd, o.Ask, spec)
@@ -95,7 +95,7 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 	jobflags.SayRule(p, o.Dry)
 	p.ShowStanding(o.Quiet || o.JSON)
 	watch, err := jobflags.ReadVerify(p, cmd, o.Verify)
-	if err == nil && p.Filling.Ruled == "" { // a rule has its own refusal
+	if err == nil && p.Defaults.Rule == "" { // a rule has its own refusal
 		err = run.RefuseCare(spec.Command, care, watch != nil)
 	}
 	switch {
@@ -180,9 +180,9 @@ func dryRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, asJSON bool) erro
 	if many != nil {
 		plan.Notes = append(plan.Notes, run.RankNotes(p.Host, spec, plan)...)
 	}
-	plan.Notes = append(p.Filling.Lines(), plan.Notes...)
+	plan.Notes = append(p.Defaults.Lines(), plan.Notes...)
 	if asJSON {
-		plan.Notes = append(p.Said, plan.Notes...)
+		plan.Notes = append(p.Remarks, plan.Notes...)
 		return cli.WriteJSON(p.Out, started{Schema: "gpuard.run/1", Plan: planview.WithLists(plan), Ranks: many})
 	}
 	if many != nil {

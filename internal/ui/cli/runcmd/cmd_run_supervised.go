@@ -41,7 +41,7 @@ func supervise(p *cli.Program, cmd *cobra.Command, l *run.Launch, care *job.Care
 	switch {
 	case o.JSON:
 		err = cli.LineJSON(p.Err, ended{"gpuard.run-end/1", r.Lease, append([]job.Given{}, r.Devices...), r.Starts,
-			float64(r.Ran.Milliseconds()) / 1000, r.Code, r.Signal, r.TimedOut, r.Peak, append([]job.Blocker{}, r.HeldBy...), append([]string{}, p.Said...)})
+			float64(r.Ran.Milliseconds()) / 1000, r.Code, r.Signal, r.TimedOut, r.Peak, append([]job.Blocker{}, r.HeldBy...), append([]string{}, p.Remarks...)})
 	case !o.Quiet:
 		err = p.Tell(ending(r))
 		if text := remaining(r); text != "" {
@@ -57,8 +57,8 @@ func supervise(p *cli.Program, cmd *cobra.Command, l *run.Launch, care *job.Care
 func announce(p *cli.Program, l *run.Launch, pid int, o *jobflags.RunOptions) error {
 	switch {
 	case o.JSON && pid != 0:
-		l.Plan.Notes = append(p.Said, l.Plan.Notes...)
-		p.Said = nil
+		l.Plan.Notes = append(p.Remarks, l.Plan.Notes...)
+		p.Remarks = nil
 		return cli.LineJSON(p.Err, started{"gpuard.run/1", l.Lease, pid, planview.WithLists(l.Plan), l.Ranks()})
 	case !o.JSON && !o.Quiet && pid == 0:
 		for _, n := range l.Plan.Notes {

@@ -161,7 +161,7 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 		}
 	}
 	if o.chart != "" && p.Views.Compared == nil {
-		return p.View()
+		return p.BecomeView()
 	}
 	show, wipe := compareProgress(p, o.json)
 	got, broken := compare.Run(cmd.Context(), p.Host, r, show)
@@ -169,7 +169,7 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 		return broken
 	}
 	a := comparedAnswer(cmd, o, r, got)
-	a.Notes = append(a.Notes, p.Said...)
+	a.Notes = append(a.Notes, p.Remarks...)
 	if a.Complete = a.Complete && broken == nil; broken != nil && o.json {
 		a.Notes = append(a.Notes, broken.Error())
 	}
@@ -223,7 +223,7 @@ func comparedServices(p *cli.Program, o *compareOptions, names []string) (list [
 		return nil, err
 	}
 	for _, name := range names {
-		_, one, err := projectfile.Projects(p).Instance(project, name)
+		_, one, err := projectfile.ProjectsOf(p).Instance(project, name)
 		if err != nil {
 			return nil, err
 		}

@@ -111,7 +111,7 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 		}
 	}
 	if o.chart != "" && p.Views.Chart == nil {
-		return p.View()
+		return p.BecomeView()
 	}
 	a := simulated{Schema: cli.SchemaOf(cmd)}
 	if len(args) == 1 {

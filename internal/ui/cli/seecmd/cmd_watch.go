@@ -30,7 +30,7 @@ func watch(ctx context.Context, p *cli.Program, every time.Duration, only []stri
 		if err != nil {
 			return err
 		}
-		fmt.Fprint(p.Out, Frame(s, p.Term(p.Out), leave))
+		fmt.Fprint(p.Out, frameText(s, p.Term(p.Out), leave))
 		select {
 		case <-ctx.Done():
 			return nil

@@ -24,7 +24,7 @@ func comparedView(w io.Writer, a *compared, t console.Term) {
 		v.Paragraph(console.Dim.Of(c.Command+"  "), console.Normal, text)
 	}
 	if !a.Complete {
-		v.Sentence("interrupted: only the runs that were complete count")
+		v.WriteText("interrupted: only the runs that were complete count")
 	}
 	comparison(v, a)
 	for _, text := range a.Conclusion {

@@ -12,7 +12,7 @@ import (
 // simulationView writes what gpuard simulate shows.
 func simulationView(w io.Writer, a *simulated, t console.Term) {
 	v := &console.Page{Term: t}
-	v.Sentence(fmt.Sprintf("%d jobs of %s over %s", a.Trace.Jobs, a.Trace.Format, span64(&a.Trace.Span)))
+	v.WriteText(fmt.Sprintf("%d jobs of %s over %s", a.Trace.Jobs, a.Trace.Format, span64(&a.Trace.Span)))
 	for _, text := range a.Trace.Remarks {
 		v.Paragraph(console.Dim.Of("in the trace:     "), console.Normal, v.Text(text))
 	}
@@ -30,7 +30,7 @@ func simulationView(w io.Writer, a *simulated, t console.Term) {
 	}
 	users(v, a)
 	if text := enough(a.Results); text != "" {
-		v.Sentence(text)
+		v.WriteText(text)
 	}
 	_, _ = io.WriteString(w, v.Out.String())
 }
@@ -48,7 +48,7 @@ func users(p *console.Page, a *simulated) {
 		p.Line(console.Normal.Of(fmt.Sprintf("%6d %9s %10s %9.1f  %s", u.Jobs, span64(&u.Wait), span64(&u.Completion), u.GPUSeconds/3600, p.Text(u.Name))))
 	}
 	if more := len(list) - most; more > 0 {
-		p.Sentence(fmt.Sprintf("  and %d more; all: --json", more))
+		p.WriteText(fmt.Sprintf("  and %d more; all: --json", more))
 	}
 }
 

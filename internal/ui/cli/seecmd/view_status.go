@@ -21,10 +21,10 @@ func statusView(w io.Writer, s status.Report, term console.Term) {
 	_, _ = io.WriteString(w, statusText(s, term))
 }
 
-// Frame is the same text for a screen that is redrawn. On a terminal it starts at the top left corner, clears the rest
+// frameText is the same text for a screen that is redrawn. On a terminal it starts at the top left corner, clears the rest
 // of an earlier frame, and never scrolls; the last line has the time and the key to leave. If not everything fits,
 // devices in use come before free ones. On other outputs an empty line follows each frame.
-func Frame(s status.Report, term console.Term, leave string) string {
+func frameText(s status.Report, term console.Term, leave string) string {
 	if !term.TTY {
 		return statusText(s, term) + "\n"
 	}
@@ -126,7 +126,7 @@ func (v *statusPage) header() {
 		}
 	}
 	summary := v.summary()
-	rest := strings.Join(v.sayAll(parts), v.Pick(" · ", ", "))
+	rest := v.Term.Language.Join(v.Pick(" · ", ", "), parts...)
 	if gap := v.Term.Width - console.Cells(summary) - console.Cells(rest); gap >= 2 {
 		v.Line(console.Bold.Of(summary), console.Dim.Of(strings.Repeat(" ", gap)+rest))
 		return
@@ -140,9 +140,9 @@ func (v *statusPage) header() {
 func (v *statusPage) summary() string {
 	if len(v.s.Devices) == 0 {
 		if v.s.Source == "file" && len(v.s.Unavailable) == 0 {
-			return v.Term.Say("No GPU: the machine file has none")
+			return v.Term.Translate("No GPU: the machine file has none")
 		}
-		return v.Term.Say("No GPU")
+		return v.Term.Translate("No GPU")
 	}
 	slices, split := 0, 0
 	count := map[string]int{}
@@ -169,7 +169,8 @@ func (v *statusPage) summary() string {
 			uses = append(uses, fmt.Sprintf("%d %s", n, word))
 		}
 	}
-	return v.Term.Say(things) + ": " + strings.Join(v.sayAll(uses), ", ")
+	say := v.Term.Language.Join
+	return say(": ", things, say(", ", uses...))
 }
 
 // useWord is the use of a device, or its health if it has no lease and is not healthy.
@@ -199,16 +200,16 @@ func (v *statusPage) remarks() {
 		v.Line()
 	}
 	for _, u := range v.s.Unavailable {
-		v.Paragraph(console.Red.Of("! "), console.Normal, v.Text(u.Text))
+		v.Paragraph(console.Red.Of("! "), console.Normal, v.Say(u.Text))
 		if u.Remedy != "" {
-			v.Paragraph(console.Normal.Of("  "), console.Bold, v.Text(u.Remedy))
+			v.Paragraph(console.Normal.Of("  "), console.Bold, v.Say(u.Remedy))
 		}
 	}
 	for _, problem := range v.s.Problems {
-		v.Paragraph(console.Red.Of("! "), console.Normal, v.Text(problem))
+		v.Paragraph(console.Red.Of("! "), console.Normal, v.Say(problem))
 	}
 	for _, note := range v.s.Notes {
-		v.Paragraph(console.Yellow.Of("note: "), console.Normal, v.Text(note))
+		v.Paragraph(console.Yellow.Of(v.Say("note:")+" "), console.Normal, v.Say(note))
 	}
 }
 

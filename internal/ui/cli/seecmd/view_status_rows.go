@@ -29,7 +29,7 @@ func (v *statusPage) measure(rows []row) columns {
 		c.label = max(c.label, console.Cells(r.label))
 		c.model = max(c.model, console.Cells(r.model))
 		c.memory = max(c.memory, console.Cells(memory(r.device)))
-		c.use = max(c.use, console.Cells(v.Term.Say(v.rowUse(r))))
+		c.use = max(c.use, console.Cells(v.Term.Translate(v.rowUse(r))))
 		if c.power > 0 {
 			c.power = max(c.power, console.Cells(power(r.device)))
 		}
@@ -63,7 +63,7 @@ func (v *statusPage) devices() {
 
 func (v *statusPage) titles(c columns) {
 	head := func(word string, width int, right bool) string {
-		return console.Pad(v.Term.Say(word), width, right, "") + console.Between
+		return console.Pad(v.Term.Translate(word), width, right, "") + console.Between
 	}
 	line := head("GPU", c.label, true) + head("MODEL", c.model, false) + head("LOAD", c.bar+1+c.percent, false) + head("MEMORY", c.bar+1+c.memory, false) + head("TEMP", c.temperature, true)
 	if c.power > 0 {
@@ -72,7 +72,7 @@ func (v *statusPage) titles(c columns) {
 	if c.pci > 0 {
 		line += head("PCI", c.pci, false)
 	}
-	v.Line(console.Dim.Of(line + v.Term.Say("USE")))
+	v.Line(console.Dim.Of(line + v.Term.Translate("USE")))
 }
 
 func (v *statusPage) wide(r row, c columns) {
@@ -89,15 +89,15 @@ func (v *statusPage) wide(r row, c columns) {
 	if c.pci > 0 {
 		line = append(line, console.Normal.Of(console.Pad(d.PCI, c.pci, false, "")+console.Between))
 	}
-	v.Line(append(line, useStyle(use).Of(v.Term.Say(use)))...)
+	v.Line(append(line, useStyle(use).Of(v.Term.Translate(use)))...)
 }
 
 // narrow writes a device for a narrow terminal: name and use, then the readings, then its users.
 func (v *statusPage) narrow(r row, c columns) {
 	d, use := r.device, v.rowUse(r)
 	label := r.label + " "
-	room := v.Term.Width - console.Cells(label) - 1 - console.Cells(v.Term.Say(use))
-	v.Line(console.Bold.Of(label), console.Normal.Of(console.Pad(r.model, max(room, 0), false, v.Dots())+" "), useStyle(use).Of(v.Term.Say(use)))
+	room := v.Term.Width - console.Cells(label) - 1 - console.Cells(v.Term.Translate(use))
+	v.Line(console.Bold.Of(label), console.Normal.Of(console.Pad(r.model, max(room, 0), false, v.Dots())+" "), useStyle(use).Of(v.Term.Translate(use)))
 	const indent = 2
 	text := console.Pad(percent(d.Utilization), c.percent, true, "") + console.Between + console.Pad(memory(d), c.memory, true, "") + console.Between + temperature(d)
 	share := d.Utilization
@@ -126,9 +126,9 @@ func (v *statusPage) below(r row, indent int) {
 	d, blank := r.device, strings.Repeat(" ", indent)
 	if d.Health != health.OK && d.Profile == "" {
 		text := fmt.Sprintf("%s: %s", d.Health, strings.Join(d.Why, "; "))
-		v.Paragraph(useStyle(string(d.Health)).Of(blank+"! "), console.Normal, v.Text(text))
+		v.Paragraph(useStyle(string(d.Health)).Of(blank+"! "), console.Normal, v.Say(text))
 		if d.Remedy != "" {
-			v.Paragraph(console.Normal.Of(blank+"  "), console.Bold, v.Text(d.Remedy))
+			v.Paragraph(console.Normal.Of(blank+"  "), console.Bold, v.Say(d.Remedy))
 		}
 	}
 	if d.Profile == "" {
@@ -138,7 +138,7 @@ func (v *statusPage) below(r row, indent int) {
 	for _, l := range d.Leases {
 		v.occupant(lead, v.lease(d, l))
 		if l.Unhealthy != "" {
-			v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Text("unhealthy: "+l.Unhealthy))
+			v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Say("unhealthy: "+l.Unhealthy))
 		}
 		v.keepers(blank, l)
 	}
@@ -150,7 +150,7 @@ func (v *statusPage) below(r row, indent int) {
 		}
 	}
 	if d.Use == status.Busy && foreign == 0 && d.Reason != "" {
-		v.Paragraph(console.Normal.Of(lead), console.Normal, v.Text(d.Reason))
+		v.Paragraph(console.Normal.Of(lead), console.Normal, v.Say(d.Reason))
 	}
 }
 
@@ -158,7 +158,7 @@ func (v *statusPage) below(r row, indent int) {
 // with its last time.
 func (v *statusPage) noted(d *status.Device, blank string) {
 	if d.Drained != "" {
-		v.Paragraph(console.Yellow.Of(blank+"! "), console.Normal, v.Text(fmt.Sprintf("drained: %s; to put it into use again: gpuard undrain %s", d.Drained, v.number(d))))
+		v.Paragraph(console.Yellow.Of(blank+"! "), console.Normal, v.Say(fmt.Sprintf("drained: %s; to put it into use again: gpuard undrain %s", d.Drained, v.number(d))))
 	}
 	last, count := map[int]status.XID{}, map[int]int{}
 	var order []int
@@ -184,7 +184,7 @@ func (v *statusPage) noted(d *status.Device, blank string) {
 		if count[code] > 1 {
 			text += fmt.Sprintf(" (%d times)", count[code])
 		}
-		v.Paragraph(console.Dim.Of(blank+"· "), console.Dim, v.Text(text))
+		v.Paragraph(console.Dim.Of(blank+"· "), console.Dim, v.Say(text))
 	}
 }
 
@@ -205,7 +205,6 @@ type occupant struct {
 }
 
 func (v *statusPage) occupant(lead string, o occupant) {
-	o.facts, o.handle = v.sayAll(o.facts), v.sayAll(o.handle)
 	tail := console.Between + strings.Join(o.facts, console.Between)
 	if len(o.facts) == 0 {
 		tail = ""
@@ -229,14 +228,6 @@ func (v *statusPage) occupant(lead string, o occupant) {
 	}
 }
 
-// sayAll says each of the texts.
-func (v *statusPage) sayAll(texts []string) (said []string) {
-	for _, text := range texts {
-		said = append(said, v.Term.Say(text))
-	}
-	return said
-}
-
 // tall writes an occupant over as many lines as it takes.
 func (v *statusPage) tall(lead string, o occupant) {
 	blank := strings.Repeat(" ", console.Cells(lead))
@@ -257,22 +248,22 @@ func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 		o.command = strings.TrimSpace(o.command + " " + v.Text(arguments))
 	}
 	if l.Apart {
-		o.handle[1] += " in its container"
+		o.handle[1] = v.Term.Translate(o.handle[1] + " in its container")
 	}
 	if l.Here {
-		o.handle[0] += " (here)"
+		o.handle[0] += " " + v.Term.Translate("(here)")
 	}
 	switch {
 	case l.Unreadable:
-		o.command, o.handle = v.Term.Say("(a lease that cannot be read)"), o.handle[:1]
+		o.command, o.handle = v.Term.Translate("(a lease that cannot be read)"), o.handle[:1]
 	case l.Ended:
-		o.command, o.handle = o.command+" "+v.Term.Say("(ended)"), o.handle[:1]
+		o.command, o.handle = o.command+" "+v.Term.Translate("(ended)"), o.handle[:1]
 	}
 	switch {
 	case l.Share > 0 && l.Memory != nil:
-		o.facts = []string{quantity(*l.Memory, l.Share) + planview.QuotaText(l.Quota)}
+		o.facts = []string{v.Term.Translate(quantity(*l.Memory, l.Share) + planview.QuotaText(l.Quota))}
 	case l.Share > 0:
-		o.facts = []string{"share " + l.Share.String() + planview.QuotaText(l.Quota)}
+		o.facts = []string{v.Term.Translate("share " + l.Share.String() + planview.QuotaText(l.Quota))}
 	case len(d.Leases) == 1:
 		o.facts = v.leaseMemory(d)
 	}
@@ -317,7 +308,7 @@ func (v *statusPage) keepers(blank string, l status.Lease) {
 	if l.Remedy != "" {
 		text += "; " + l.Remedy
 	}
-	v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Text(text))
+	v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Say(text))
 }
 
 // leaseMemory is the memory of all processes of the device's lease, if the driver reports it.
@@ -335,18 +326,18 @@ func (v *statusPage) leaseMemory(d *status.Device) []string {
 }
 
 func (v *statusPage) process(p status.Process) occupant {
-	o := occupant{style: console.Yellow, user: v.Text(p.User), command: v.Text(p.Command), handle: []string{fmt.Sprintf("pid %d", p.PID), "no lease"}}
+	o := occupant{style: console.Yellow, user: v.Text(p.User), command: v.Text(p.Command), handle: []string{fmt.Sprintf("pid %d", p.PID), v.Term.Translate("no lease")}}
 	if o.user == "" {
 		o.user = "?"
 	}
 	if o.command == "" {
-		o.command = v.Term.Say("(unknown command)")
+		o.command = v.Term.Translate("(unknown command)")
 	}
 	switch {
 	case p.PID == 0:
-		o.command, o.handle[0] = v.Term.Say("(another PID namespace)"), fmt.Sprintf("pid %d there", p.Outside)
+		o.command, o.handle[0] = v.Term.Translate("(another PID namespace)"), v.Term.Translate(fmt.Sprintf("pid %d there", p.Outside))
 	case p.Display:
-		o.style, o.handle[1] = console.Normal, "display"
+		o.style, o.handle[1] = console.Normal, v.Term.Translate("display")
 	}
 	if p.Memory != nil {
 		o.facts = append(o.facts, p.Memory.String())
@@ -359,5 +350,5 @@ func (v *statusPage) since(t *time.Time) []string {
 	if t == nil {
 		return nil
 	}
-	return []string{console.AgeText(v.s.Now.Sub(*t))}
+	return []string{v.Term.Translate(console.AgeText(v.s.Now.Sub(*t)))}
 }

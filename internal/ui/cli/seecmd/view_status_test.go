@@ -188,8 +188,8 @@ func TestStatusNeverExceedsTheWidth(t *testing.T) {
 // TestStatusInChinese: the heads, the words of the table and what is below it; columns stay in line, and no line is wider than the terminal.
 func TestStatusInChinese(t *testing.T) {
 	for _, width := range []int{40, 100} {
-		text := statusText(busyMixed(t), console.Term{Width: width, UTF8: true, Language: translate.Named("zh_CN.UTF-8")}) +
-			statusText(kept(t), console.Term{Width: width, UTF8: true, Language: translate.Named("zh_CN.UTF-8")})
+		text := statusText(busyMixed(t), console.Term{Width: width, UTF8: true, Language: translate.ReadLocale("zh_CN")}) +
+			statusText(kept(t), console.Term{Width: width, UTF8: true, Language: translate.ReadLocale("zh_CN")})
 		for line := range strings.Lines(text) {
 			if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("at %d columns there is a line of %d: %s", width, n, line)
@@ -212,21 +212,21 @@ func TestStatusJSON(t *testing.T) {
 func TestFrame(t *testing.T) {
 	const leave = "q leaves"
 	s := sixteen(t)
-	whole := Frame(s, console.Term{Width: 80, UTF8: true, TTY: true}, leave)
+	whole := frameText(s, console.Term{Width: 80, UTF8: true, TTY: true}, leave)
 	if !strings.HasPrefix(whole, "\x1b[H16 GPUs: ") || !strings.HasSuffix(whole, "\n15:00:00  q leaves\x1b[K\n\x1b[J") {
 		t.Errorf("a frame starts at the top left, ends with clock and key, and clears the rest: %q … %q", whole[:20], whole[len(whole)-40:])
 	}
-	small := Frame(s, console.Term{Width: 80, Height: 10, UTF8: true, TTY: true}, leave)
+	small := frameText(s, console.Term{Width: 80, Height: 10, UTF8: true, TTY: true}, leave)
 	if n := strings.Count(small, "\n"); n != 9 {
 		t.Errorf("a frame for 10 lines ends %d lines: it would scroll", n)
 	}
 	if !strings.Contains(small, "\n16 more lines  15:00:00  q leaves\x1b[K\n\x1b[J") {
 		t.Errorf("what is hidden is not counted: %q", small)
 	}
-	if got := Frame(s, console.Term{Width: 80, Height: 10}, leave); strings.Contains(got, "\x1b") || strings.Count(got, "\n") < 20 || strings.Contains(got, leave) {
+	if got := frameText(s, console.Term{Width: 80, Height: 10}, leave); strings.Contains(got, "\x1b") || strings.Count(got, "\n") < 20 || strings.Contains(got, leave) {
 		t.Errorf("a frame for a file is plain and whole: %q", got)
 	}
-	if got := Frame(s, console.Term{Width: 80, Height: 1, TTY: true}, leave); strings.Count(got, "\n") > 1 {
+	if got := frameText(s, console.Term{Width: 80, Height: 1, TTY: true}, leave); strings.Count(got, "\n") > 1 {
 		t.Errorf("a frame for one line: %q", got)
 	}
 }
@@ -244,11 +244,11 @@ func TestFrameOrder(t *testing.T) {
 		}
 		return -1
 	}
-	small := Frame(s, console.Term{Width: 80, Height: 10, TTY: true}, "")
+	small := frameText(s, console.Term{Width: 80, Height: 10, TTY: true}, "")
 	if leased, sick := row(small, "6"), row(small, "2"); leased < 0 || sick < leased || !strings.Contains(small, "k3f9") || row(small, "7") >= 0 {
 		t.Errorf("a small frame hides who is on the devices:\n%s", small)
 	}
-	if large := Frame(s, console.Term{Width: 80, Height: 40, TTY: true}, ""); row(large, "0") > row(large, "6") || row(large, "0") < 0 {
+	if large := frameText(s, console.Term{Width: 80, Height: 40, TTY: true}, ""); row(large, "0") > row(large, "6") || row(large, "0") < 0 {
 		t.Errorf("a frame with room enough keeps the order:\n%s", large)
 	}
 	if s.Devices[0].Index != 0 {

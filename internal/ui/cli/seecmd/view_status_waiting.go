@@ -18,19 +18,19 @@ func (v *statusPage) waiting() {
 		return
 	}
 	v.Line()
-	v.Line(console.Bold.Of(v.Term.Say(fmt.Sprintf("%d waiting", len(v.s.Waiting)))))
+	v.Line(console.Bold.Of(v.Term.Translate(fmt.Sprintf("%d waiting", len(v.s.Waiting)))))
 	for i := range v.s.Waiting {
 		if i == shownWaiting {
-			v.Line(console.Dim.Of(fmt.Sprintf("  and %d more", len(v.s.Waiting)-i)))
+			v.Line(console.Dim.Of("  " + v.Term.Translate(fmt.Sprintf("and %d more", len(v.s.Waiting)-i))))
 			return
 		}
 		w := &v.s.Waiting[i]
-		o := occupant{style: console.Cyan, user: v.Text(w.User), command: v.Text(w.Command), facts: append([]string{planview.WantedText(w)}, v.since(w.Since)...)}
+		o := occupant{style: console.Cyan, user: v.Text(w.User), command: v.Text(w.Command), facts: append([]string{v.Term.Translate(planview.WantedText(w))}, v.since(w.Since)...)}
 		o.handle = []string{fmt.Sprintf("pid %d", w.PID)}
 		if w.Apart {
-			o.handle[0] += " in its container"
+			o.handle[0] = v.Term.Translate(o.handle[0] + " in its container")
 		}
-		state := standstill(w)
+		state := v.Term.Translate(standstill(w))
 		if state != "" {
 			o.handle = append(o.handle, state)
 		}

@@ -169,7 +169,7 @@ func do(p *cli.Program, t *target, parts ...part) error {
 		return err
 	}
 	if t.json {
-		r.Notes = append(append([]string{}, p.Said...), r.Notes...)
+		r.Notes = append(append([]string{}, p.Remarks...), r.Notes...)
 		return firstOf(err, cli.WriteJSON(p.Out, r))
 	}
 	showSetup(p.Out, r, p.Host.Env, p.Term(p.Out))

@@ -35,8 +35,8 @@ type Views struct {
 	Compared func(quantities []compare.Quantity, png bool) ([]byte, error) // of compare
 }
 
-// View becomes gpuard-view, with the same arguments.
-func (p *Program) View() error {
+// BecomeView becomes gpuard-view, with the same arguments.
+func (p *Program) BecomeView() error {
 	const name = "gpuard-view"
 	path, err := Beside(name)
 	if err != nil {

@@ -154,7 +154,7 @@ func firstMissing(words, said string) string {
 func TestRoff(t *testing.T) {
 	gate.Need(t, "man")
 	for _, text := range []string{`.SH a`, `'br`, `a\fBb\e \n(.x \*(aq`, "`a' ^ ~ -- \"b\"", `printf '%s\n' "$x"`, `. . .`, "'", ".", `\`, "┌ … é"} {
-		page := rendered(t, manual.Page{Name: "t.1", Text: manual.ManHead("T", 1, "x") + ".SH NAME\nt \\- x\n.SH OPTIONS\n.TP\n.B " + manual.Roff(text) + "\n" + manual.Roff(text) + "\n.PP\n.nf\n" + manual.Roff(text) + "\n.fi\n"})
+		page := rendered(t, manual.Page{Name: "t.1", Text: manual.PageHead("T", 1, "x") + ".SH NAME\nt \\- x\n.SH OPTIONS\n.TP\n.B " + manual.Roff(text) + "\n" + manual.Roff(text) + "\n.PP\n.nf\n" + manual.Roff(text) + "\n.fi\n"})
 		if n := strings.Count(page, text); n != 3 {
 			t.Errorf("%q is %d times, not 3, on\n%s", text, n, page)
 		}
