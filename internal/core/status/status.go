@@ -61,6 +61,14 @@ func (u Use) Word() string {
 	return string(u)
 }
 
+// State is a device in one word, the same wherever people see it: its health where it has no lease and is not well, else its use.
+func (d *Device) State() string {
+	if (d.Use == Free || d.Use == Unknown) && d.Health != health.OK {
+		return string(d.Health)
+	}
+	return d.Use.Word()
+}
+
 // Device is one GPU or one MIG slice. A reading that is absent is null.
 type Device struct {
 	Index          int          `json:"index"` // of a slice: within its GPU

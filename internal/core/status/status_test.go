@@ -262,3 +262,19 @@ func TestUsing(t *testing.T) {
 		t.Errorf("%v %+v", asked, s.Devices)
 	}
 }
+
+// TestState: a device that is not well is never free, and one with a lease is what its lease makes it.
+func TestState(t *testing.T) {
+	for _, c := range []struct {
+		use    Use
+		health health.State
+		want   string
+	}{
+		{Free, health.OK, "free"}, {Free, health.Unhealthy, "unhealthy"}, {Free, health.Degraded, "degraded"}, {Unknown, health.OK, "use unknown"}, {Unknown, health.Unhealthy, "unhealthy"},
+		{Leased, health.Unhealthy, "leased"}, {Busy, health.Degraded, "busy"}, {Draining, health.Unhealthy, "draining"},
+	} {
+		if got := (&Device{Use: c.use, Health: c.health}).State(); got != c.want {
+			t.Errorf("%s and %s: %q, want %q", c.use, c.health, got, c.want)
+		}
+	}
+}

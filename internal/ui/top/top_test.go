@@ -93,6 +93,17 @@ func TestScreen(t *testing.T) {
 	}
 }
 
+// TestLostIsNotFree: a GPU that is lost is no free one, in the head and in its row.
+func TestLostIsNotFree(t *testing.T) {
+	m := busy(80, 24, &[]string{})
+	m.seen.Report.Devices[0].Use, m.seen.Report.Devices[0].Health = status.Free, "unhealthy"
+	m.seen.Report.Devices[0].Leases = nil
+	text := ansi.Strip(m.screen())
+	if !strings.Contains(text, "0 of 2 free") || !strings.Contains(text, "unhealthy") || strings.Contains(text, "free unh") {
+		t.Errorf("%s", text)
+	}
+}
+
 // TestKeys: what the keys do, each after a question.
 func TestKeys(t *testing.T) {
 	for _, test := range []struct {

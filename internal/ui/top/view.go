@@ -109,7 +109,7 @@ func (m model) head() string {
 	s := &m.seen.Report
 	free := 0
 	for _, d := range s.Devices {
-		if d.Use == status.Free {
+		if d.State() == string(status.Free) {
 			free++
 		}
 	}
@@ -158,11 +158,13 @@ func (m model) device(d *status.Device) []string {
 }
 
 func use(d *status.Device) string {
-	word := d.Use.Word()
-	switch d.Use {
-	case status.Free:
+	word := d.State()
+	switch {
+	case word == string(d.Health):
+		return red(word)
+	case d.Use == status.Free:
 		word = green(word)
-	case status.Draining, status.Busy, status.Unknown:
+	case d.Use == status.Draining, d.Use == status.Busy, d.Use == status.Unknown:
 		word = yellow(word)
 	}
 	if d.Health != "ok" {

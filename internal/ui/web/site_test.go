@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
+	"gpuard/internal/core/status"
 )
 
 // quiet is a site that has seen nothing yet, with these sources.
@@ -83,5 +84,19 @@ func TestWords(t *testing.T) {
 	}
 	if len(parts) < 20 {
 		t.Errorf("only %d words", len(parts))
+	}
+}
+
+// TestLostIsNotFree: a GPU that is lost is no free one.
+func TestLostIsNotFree(t *testing.T) {
+	var p pages
+	page, err := p.in("en")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := status.Device{UUID: "GPU-1", Name: "NVIDIA L4", Use: status.Free, Health: "unhealthy", Why: []string{"GPU is lost"}}
+	text := string((&Site{}).devices(page, observe.Seen{Report: status.Report{Devices: []status.Device{lost}}}))
+	if !strings.Contains(text, `<span class="use unhealthy">unhealthy</span>`) || strings.Contains(text, ">free<") {
+		t.Errorf("%s", text)
 	}
 }

@@ -154,7 +154,7 @@ func (v *statusPage) summary() string {
 		if r.device.Profile != "" {
 			slices++
 		}
-		count[useWord(r.device)]++
+		count[r.device.State()]++
 	}
 	things := prose.Count(len(v.s.Devices), "GPU")
 	switch {
@@ -173,14 +173,7 @@ func (v *statusPage) summary() string {
 	return say(": ", things, say(", ", uses...))
 }
 
-// useWord is the use of a device, or its health if it has no lease and is not healthy.
-func useWord(d *status.Device) string {
-	if (d.Use == status.Free || d.Use == status.Unknown) && d.Health != health.OK {
-		return string(d.Health)
-	}
-	return d.Use.Word()
-}
-
+// useStyle is the colour of a state.
 func useStyle(word string) console.Style {
 	switch word {
 	case "free":

@@ -118,7 +118,7 @@ func (v *statusPage) rowUse(r row) string {
 	if r.parent && r.device.Health == health.OK && r.device.Use != status.Draining {
 		return "split"
 	}
-	return useWord(r.device)
+	return r.device.State()
 }
 
 // below writes the problems of a device and the jobs that use it.
