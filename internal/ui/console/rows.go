@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ type TableRow struct {
 	State  Span
 	Where  string // on which GPUs it runs, or what it asks for
 	PID    int    // of its command; 0 none
+	Ended  string // when it ended
 	Since  string // how long it runs or waits, or ran
 	About  string // what it is, where its name does not say so
 	When   string // behind that: ", in about 5 min"
@@ -19,8 +21,8 @@ type TableRow struct {
 	Remark string // below the line
 }
 
-// RowHeads are the titles of the columns. Where pid or about is empty there is no such column.
-type RowHeads struct{ Name, State, PID, Since, About string }
+// RowHeads are the titles of the columns. Where PID, Ended or About is empty there is no such column; only one of the first two is there.
+type RowHeads struct{ Name, State, PID, Ended, Since, About string }
 
 // RowsPage writes such a table.
 type RowsPage struct {
@@ -36,11 +38,11 @@ func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
 		v.Term.Width = UsualWidth
 	}
 	say := v.Term.Translate
-	v.heads = RowHeads{say(heads.Name), say(heads.State), say(heads.PID), say(heads.Since), say(heads.About)}
+	v.heads = RowHeads{say(heads.Name), say(heads.State), say(heads.PID), say(heads.Ended), say(heads.Since), say(heads.About)}
 	rows = v.sayRows(rows)
 	v.measureColumns(rows)
 	if v.Term.Width >= TableWidth {
-		v.writeColumns(Dim, TableRow{Name: v.heads.Name, State: Dim.Of(v.heads.State), Where: say("ON"), Since: v.heads.Since, About: v.heads.About}, v.heads.PID)
+		v.writeColumns(Dim, TableRow{Name: v.heads.Name, State: Dim.Of(v.heads.State), Where: say("ON"), Since: v.heads.Since, About: v.heads.About}, v.heads.PID+v.heads.Ended)
 	}
 	for i := range rows {
 		v.writeRow(&rows[i])
@@ -59,15 +61,15 @@ func (v *RowsPage) sayRows(rows []TableRow) []TableRow {
 
 // measureColumns sets the widths of the columns.
 func (v *RowsPage) measureColumns(rows []TableRow) {
-	v.name, v.state, v.where, v.pid, v.since = Cells(v.heads.Name), Cells(v.heads.State), Cells(v.Term.Translate("ON")), Cells(v.heads.PID), Cells(v.heads.Since)
+	v.name, v.state, v.where, v.pid, v.since = Cells(v.heads.Name), Cells(v.heads.State), Cells(v.Term.Translate("ON")), Cells(v.heads.PID+v.heads.Ended), Cells(v.heads.Since)
 	for i := range rows {
 		r := &rows[i]
 		v.name = max(v.name, Cells(v.Text(r.Name)))
 		v.state = max(v.state, Cells(r.State.Text))
 		v.where = max(v.where, Cells(v.Text(r.Where)))
 		v.since = max(v.since, Cells(r.Since))
-		if v.heads.PID != "" {
-			v.pid = max(v.pid, len(pidText(r.PID)))
+		if v.hasMark() {
+			v.pid = max(v.pid, Cells(v.markOf(r)))
 		}
 	}
 	const about = 20 // columns that it has at least
@@ -82,7 +84,7 @@ func (v *RowsPage) measureColumns(rows []TableRow) {
 // writeColumns writes a row in its columns.
 func (v *RowsPage) writeColumns(s Style, r TableRow, pid string) {
 	line := []Span{s.Of(Pad(v.Text(r.Name), v.name, v.Number, v.Dots()) + Between), r.State.Style.Of(Pad(r.State.Text, v.state, false, "")), s.Of(Between + Pad(v.Text(r.Where), v.where, false, v.Dots()) + Between)}
-	if v.heads.PID != "" {
+	if v.hasMark() {
 		line = append(line, s.Of(Pad(pid, v.pid, true, "")+Between))
 	}
 	since := r.Since
@@ -96,13 +98,16 @@ func (v *RowsPage) writeColumns(s Style, r TableRow, pid string) {
 func (v *RowsPage) writeRow(r *TableRow) {
 	indent := "  "
 	if v.Term.Width >= TableWidth {
-		v.writeColumns(Normal, *r, pidText(r.PID))
+		v.writeColumns(Normal, *r, v.markOf(r))
 	} else {
 		name := v.Text(strings.TrimSpace(r.Name+Between+r.About)) + r.When
 		v.Line(Bold.Of(Cut(name, max(v.Term.Width-Cells(r.State.Text)-2, 4), v.Dots())), Normal.Of(Between), r.State)
 		facts := []string{v.Text(r.Where)}
 		if r.PID != 0 {
 			facts = append(facts, "pid "+pidText(r.PID))
+		}
+		if r.Ended != "" {
+			facts = append(facts, r.Ended)
 		}
 		if r.Since != "" {
 			facts = append(facts, r.Since)
@@ -115,6 +120,17 @@ func (v *RowsPage) writeRow(r *TableRow) {
 	if r.Remark != "" {
 		v.Paragraph(Dim.Of(indent+v.Pick("└ ", "- ")), Normal, v.Say(r.Remark))
 	}
+}
+
+// hasMark reports whether there is a column behind the places: PIDs, or when something ended.
+func (v *RowsPage) hasMark() bool { return v.heads.PID+v.heads.Ended != "" }
+
+// markOf is what a row has in that column.
+func (v *RowsPage) markOf(r *TableRow) string {
+	if v.heads.Ended != "" {
+		return cmp.Or(r.Ended, "-")
+	}
+	return pidText(r.PID)
 }
 
 // pidText is a PID as a table has it.

@@ -104,7 +104,7 @@ func showHistory(p *cli.Program, cmd *cobra.Command, o *historyOptions) error {
 	if o.json {
 		return cli.WriteJSON(p.Out, historyAnswer{Schema: cli.SchemaOf(cmd), Jobs: append([]queue.Entry{}, list...), Use: []trend.Use{}})
 	}
-	historyView(p.Out, list, p.Term(p.Out))
+	historyView(p.Out, list, time.Now(), p.Term(p.Out))
 	return nil
 }
 

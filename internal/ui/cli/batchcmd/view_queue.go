@@ -180,7 +180,7 @@ func noteOf(e *queue.Entry) string {
 }
 
 // historyView writes what gpuard history shows.
-func historyView(w io.Writer, list []queue.Entry, t console.Term) {
+func historyView(w io.Writer, list []queue.Entry, now time.Time, t console.Term) {
 	v := &console.RowsPage{Page: console.Page{Term: t}, Number: true}
 	if len(list) == 0 {
 		v.WriteText(v.Term.Translate("no job of yours has ended; what runs or waits: gpuard queue"))
@@ -190,25 +190,31 @@ func historyView(w io.Writer, list []queue.Entry, t console.Term) {
 	var rows []console.TableRow
 	for i := range list {
 		e := &list[i]
-		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Red.Of(e.Ending()), Where: gpusOf(e), Since: "-", About: titleOf(e) + usedText(e), Note: noteOf(e), Remark: e.Why}
+		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Red.Of(e.Ending()), Where: gpusOf(e), Since: "-", About: titleOf(e), When: usedText(e), Note: noteOf(e), Remark: e.Why}
 		switch e.State {
 		case queue.Done:
 			r.State.Style = console.Green
 		case queue.Cancelled:
 			r.State.Style = console.Dim
 		}
+		if e.Ended != nil {
+			r.Ended = console.ClockText(*e.Ended, now)
+		}
 		if e.Seconds > 0 {
 			r.Since = console.ElapsedText(time.Duration(e.Seconds * float64(time.Second)))
 		}
 		rows = append(rows, r)
 	}
-	v.WriteTable(console.RowHeads{Name: "JOB", State: "STATE", Since: "RAN", About: "COMMAND"}, rows)
+	v.WriteTable(console.RowHeads{Name: "JOB", State: "STATE", Ended: "ENDED", Since: "RAN", About: "COMMAND"}, rows)
 	_, _ = io.WriteString(w, v.Out.String())
 }
 
-// usedText is what was measured of a job.
+// usedText is how often a job was started, if more than once, and what was measured of it.
 func usedText(e *queue.Entry) string {
 	text := ""
+	if e.Starts > 1 {
+		text = fmt.Sprintf(", %d starts", e.Starts)
+	}
 	if e.Peak != nil {
 		text += ", " + e.Peak.String()
 	}

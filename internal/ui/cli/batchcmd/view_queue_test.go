@@ -23,8 +23,10 @@ func TestQueueView(t *testing.T) {
 		{Number: 112, State: queue.After, Submitted: golden.Now, Asks: "1 GPU", Name: "eval", Awaits: []int{9, 10}},
 	}
 	jobs[0].Devices = []runs.Device{{Index: 0}, {Index: 3}}
+	noon, yesterday := golden.Now.Add(-3*time.Hour), golden.Now.Add(-20*time.Hour)
 	ended := []queue.Entry{
-		{Number: 3, State: queue.Done, Seconds: 3723, Name: "python", Devices: jobs[0].Devices},
+		{Number: 2, State: queue.Done, Seconds: 60, Ended: &yesterday, Starts: 3, Name: "bert", Devices: jobs[0].Devices},
+		{Number: 3, State: queue.Done, Seconds: 3723, Ended: &noon, Starts: 1, Name: "python", Devices: jobs[0].Devices},
 		{Number: 4, State: queue.Refused, Name: "nothing", Why: "cannot make the log"},
 	}
 	soon := golden.Now.Add(5 * time.Minute)
@@ -34,7 +36,7 @@ func TestQueueView(t *testing.T) {
 		width := term.Width
 		term.UTF8 = true
 		queueView(&b, &QueueAnswer{Kept: true, Jobs: jobs}, 0, golden.Now, term)
-		historyView(&b, ended, term)
+		historyView(&b, ended, golden.Now, term)
 		for line := range strings.Lines(b.String()) {
 			if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("at %d columns there is a line of %d: %s", width, n, line)

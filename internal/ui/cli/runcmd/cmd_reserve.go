@@ -195,7 +195,7 @@ func reserveShell(p *cli.Program, cmd *cobra.Command, o *reserveOptions, spec jo
 			_ = p.Tell(n)
 		}
 		if h.Lease != "" {
-			_ = p.Tell(h.Announce() + ", until this shell ends")
+			fmt.Fprintln(p.Err, "gpuard: "+p.Host.Translated(h.Announce()+", until this shell ends"))
 		}
 		return write(p.Out, vars, nil)
 	})
