@@ -102,11 +102,11 @@ func TestWaitReasons(t *testing.T) {
 	ask := func(args ...string) result {
 		return run(t, program(t, r.state, nil, append(args, "--machine", r.machine)...))
 	}
-	same(t, "drain", ask("drain", "0", "--reason", "fan exchange").code, 0)
+	same(t, "drain", ask("drain", "0", "--reason", "fan replacement").code, 0)
 	refused := run(t, program(t, r.state, nil, "run", "--no-wait", "--device", "0,1", "--machine", r.machine, "--", "true"))
-	contains(t, refused.err, "GPU 0  drained  fan exchange (")
+	contains(t, refused.err, "GPU 0  drained  fan replacement (")
 	late := asks(t, program(t, r.state, nil, "run", "--device", "0", "--machine", r.machine, "--", "true"))
-	late.until("1st of 1; a user has to act; GPU 0: drained: fan exchange (")
+	late.until("1st of 1; a user has to act; GPU 0: drained: fan replacement (")
 	late.withdraw()
 	same(t, "undrain", ask("undrain", "0").code, 0)
 }

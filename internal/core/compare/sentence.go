@@ -75,9 +75,9 @@ func allClause(q *Quantity, first Arm) string {
 	}
 	switch r := q.Ratio; {
 	case r.less():
-		return fmt.Sprintf("%s has all of them done %s sooner than %s", q.Arm, r.inverse().Words(), against)
+		return fmt.Sprintf("%s finishes all of them %s faster than %s", q.Arm, r.inverse().Words(), against)
 	case r.more():
-		return fmt.Sprintf("%s has all of them done %s later than %s", q.Arm, r.Words(), against)
+		return fmt.Sprintf("%s finishes all of them %s slower than %s", q.Arm, r.Words(), against)
 	default:
 		return fmt.Sprintf("between %s and %s no difference could be shown until all of them are done (%s)", q.Arm, first, r.span())
 	}

@@ -65,13 +65,13 @@ func (q *query) restOfSet(chosen []*unit, u *unit) string {
 	}
 	text := " with " + prose.List(rest, "and")
 	if worst := q.gradeOf(chosen).worst; worst > noLink {
-		text += fmt.Sprintf(" (%s between them)", linkWords(worst))
+		text += fmt.Sprintf(" (linked by %s)", linkWords(worst))
 	}
 	return text
 }
 
 func linkWords(class int) string {
-	return []string{"an unknown way", "the link between sockets", "one NUMA node", "a PCIe host bridge", "a PCIe switch", "NVLink"}[class]
+	return []string{"an unknown way", "the bus between CPU sockets", "the bus of one NUMA node", "a PCIe host bridge", "a PCIe switch", "NVLink"}[class]
 }
 
 // whyThis compares a chosen device with the best one that was not chosen. It returns "" for a device that is worse

@@ -23,5 +23,5 @@ type Holder struct {
 	Since   time.Time // zero when unknown
 	Keeper  string    // process that keeps a lease whose command has ended: "PID 7 (sleep)"; "" while the command runs
 	Awaited time.Time // until when that lease waits for a next start of its command; zero: it does not
-	Text    string    // the obstacle where it is no command: "drained: fan exchange (root, since 2 Jan 15:04)"
+	Text    string    // the obstacle where it is no command: "drained: fan replacement (root, since 2 Jan 15:04)"
 }

@@ -115,7 +115,7 @@ func TestPlan(t *testing.T) {
 			{Index: 0, Verdict: job.Eligible, Text: "free, but warmer than GPU 2 (55 C against 41 C)"},
 			{Index: 1, Verdict: job.Busy, Text: "leased as k3f9 by bob (serve, pid 77, since 13:00)"},
 			{Index: 2, Verdict: job.Chosen, Text: "chosen: cooler than GPU 0 (41 C against 55 C)"},
-			{Index: 3, Verdict: job.Chosen, Text: "chosen with GPU 2 (NVLink between them)"},
+			{Index: 3, Verdict: job.Chosen, Text: "chosen with GPU 2 (linked by NVLink)"},
 		},
 		Notes: []string{"GPU 3: carol's ipykernel (pid 9) holds 128 MiB for 5 days; it ends with: kill 9"},
 	}
