@@ -13,10 +13,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/shellquote"
 )
 
 // lowestFD is where the lease's descriptor goes in the command: far above what scripts use by number.
@@ -36,7 +39,18 @@ func (e *NotFoundError) Error() string {
 	if _, err := exec.LookPath("python3"); e.Command == "python" && err == nil {
 		return fmt.Sprintf("cannot run %q: no such command in PATH; python3 is there", e.Command)
 	}
+	if isShellWord(e.Command) {
+		return fmt.Sprintf("cannot run %q: it is a word of the shell and no program; give the whole line to a shell: bash -c '%[1]s …'", e.Command)
+	}
+	if plain(e.Command) {
+		return fmt.Sprintf("cannot run %q: no such command in PATH; the file in this folder is ./%[1]s", e.Command)
+	}
 	return fmt.Sprintf("cannot run %q: no such command in PATH", e.Command)
+}
+
+// isShellWord reports whether only a shell knows the word, of those that people put in front of a command.
+func isShellWord(word string) bool {
+	return slices.Contains([]string{"source", ".", "cd", "export", "alias", "module", "set", "ulimit", "unset", "exec", "eval"}, word)
 }
 
 // NotExecutableError says that the command exists and cannot be executed; shells answer 126.
@@ -45,9 +59,20 @@ type NotExecutableError struct {
 	Err     error
 }
 
-// Error names the file and the kernel's reason.
+// Error names the file and the kernel's reason, and what helps where the file is not marked as a program.
 func (e *NotExecutableError) Error() string {
-	return fmt.Sprintf("cannot run %q: %v", e.Command, e.Err)
+	text := fmt.Sprintf("cannot run %q: %v", e.Command, e.Err)
+	info, err := os.Stat(e.Command)
+	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 {
+		return text
+	}
+	text += "; it is not marked as a program: chmod +x " + shellquote.Sh(e.Command)
+	for ending, program := range map[string]string{".py": "python3", ".sh": "bash"} {
+		if strings.HasSuffix(e.Command, ending) {
+			text += ", or write " + program + " in front of it"
+		}
+	}
+	return text
 }
 
 // Unwrap returns the kernel's error.

@@ -182,7 +182,7 @@ func (s *SpecFlags) check(cmd *cobra.Command, out *job.Spec) error {
 	case counted && s.GPUs < 1 && s.GPUs != AllGPUs:
 		return fmt.Errorf("cannot ask for --gpus %d: write 1 or more, or --cpu for none", s.GPUs)
 	case counted && len(s.device) > 0 && int(s.GPUs) != len(s.device):
-		return fmt.Errorf("cannot ask for --gpus %d and %d devices in --device: leave --gpus out", s.GPUs, len(s.device))
+		return fmt.Errorf("cannot ask for --gpus %d and %d devices in --device: the job gets each device that is named; name %[1]d, or leave --gpus out for %[2]d", s.GPUs, len(s.device))
 	case s.mig != "" && len(s.device) > 1:
 		return fmt.Errorf("cannot ask for --mig and several devices: a job gets one MIG slice")
 	case s.place != "" && s.place != string(job.Spread) && s.place != string(job.Packed):
