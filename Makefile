@@ -48,7 +48,7 @@ $(LINT): .cache/bin/golangci-lint-$(LINT_VERSION)
 # A count and not a duration: a duration that ends in the middle of a call fails with
 # "context deadline exceeded" and no input (golang/go issue 75804).
 fuzz: ## every target, FUZZTIME each
-	@grep -rlE --include='*_test.go' '^func Fuzz' cmd internal test | xargs -n 1 dirname | sort -u | xargs -r -L 1 -P 2 .ci/fuzz $(FUZZTIME)
+	@folders=$$(grep -rlE --include='*_test.go' '^func Fuzz' cmd internal test | xargs -n 1 dirname | sort -u) && test -n "$$folders" && printf '%s\n' $$folders | xargs -L 1 -P 2 .ci/fuzz $(FUZZTIME)
 
 bench: build ## beside other programs, in one run; with BEFORE=COMMIT beside the gpuard of that
 ifdef BEFORE

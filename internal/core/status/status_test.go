@@ -271,10 +271,15 @@ func TestState(t *testing.T) {
 		want   string
 	}{
 		{Free, health.OK, "free"}, {Free, health.Unhealthy, "unhealthy"}, {Free, health.Degraded, "degraded"}, {Unknown, health.OK, "use unknown"}, {Unknown, health.Unhealthy, "unhealthy"},
-		{Leased, health.Unhealthy, "leased"}, {Busy, health.Degraded, "busy"}, {Draining, health.Unhealthy, "draining"},
+		{Leased, health.Unhealthy, "leased"}, {Busy, health.Degraded, "busy"}, {Draining, health.Unhealthy, "draining"}, {Free, health.Unknown, "unknown"},
 	} {
 		if got := (&Device{Use: c.use, Health: c.health}).State(); got != c.want {
 			t.Errorf("%s and %s: %q, want %q", c.use, c.health, got, c.want)
+		}
+	}
+	for use, want := range map[Use]string{Free: "split", Leased: "split", Draining: "draining"} {
+		if got := (&Device{Use: use, Health: health.OK, MIG: []Device{{}}}).State(); got != want {
+			t.Errorf("with slices, %s: %q, want %q", use, got, want)
 		}
 	}
 }

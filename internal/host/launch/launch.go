@@ -40,17 +40,17 @@ func (e *NotFoundError) Error() string {
 		return fmt.Sprintf("cannot run %q: no such command in PATH; python3 is there", e.Command)
 	}
 	if isShellWord(e.Command) {
-		return fmt.Sprintf("cannot run %q: it is a word of the shell and no program; give the whole line to a shell: bash -c '%[1]s …'", e.Command)
+		return fmt.Sprintf("cannot run %q: it is a word of the shell and no program; give the whole line to a shell: bash -c '%[1]s ...'", e.Command)
 	}
 	if plain(e.Command) {
-		return fmt.Sprintf("cannot run %q: no such command in PATH; the file in this folder is ./%[1]s", e.Command)
+		return fmt.Sprintf("cannot run %q: no such command in PATH; the file in this folder is %s", e.Command, shellquote.Sh("./"+e.Command))
 	}
 	return fmt.Sprintf("cannot run %q: no such command in PATH", e.Command)
 }
 
 // isShellWord reports whether only a shell knows the word, of those that people put in front of a command.
 func isShellWord(word string) bool {
-	return slices.Contains([]string{"source", ".", "cd", "export", "alias", "module", "set", "ulimit", "unset", "exec", "eval"}, word)
+	return slices.Contains([]string{"source", ".", "cd", "export", "set", "ulimit", "unset", "exec", "eval"}, word)
 }
 
 // NotExecutableError says that the command exists and cannot be executed; shells answer 126.
@@ -63,7 +63,7 @@ type NotExecutableError struct {
 func (e *NotExecutableError) Error() string {
 	text := fmt.Sprintf("cannot run %q: %v", e.Command, e.Err)
 	info, err := os.Stat(e.Command)
-	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 {
+	if err != nil || !errors.Is(e.Err, unix.EACCES) || !strings.Contains(e.Command, "/") || !info.Mode().IsRegular() || info.Mode()&0o111 != 0 {
 		return text
 	}
 	text += "; it is not marked as a program: chmod +x " + shellquote.Sh(e.Command)

@@ -54,7 +54,8 @@ func (p *Program) Tell(text string) error {
 	return err
 }
 
-// Answer writes a line of the answer, in the language of the user. Main says so, too, when it could not be written.
+// Answer writes a line of the answer, in the language of the user. Main reports that it could not be written; return the error where the command
+// must then not go on.
 func (p *Program) Answer(form string, args ...any) error {
 	_, err := fmt.Fprintln(p.Out, SafeText(p.Host.Translated(fmt.Sprintf(form, args...))))
 	return err

@@ -6,7 +6,7 @@ import (
 	"gpuard/internal/core/policy"
 )
 
-// defaults are the flags that configuration files set.
+// defaults are what configuration files and rules set.
 type defaults struct {
 	Used    []policy.Default
 	Rule    string        // how a rule limits this command, in one line; "" no rule
@@ -14,13 +14,13 @@ type defaults struct {
 }
 
 // Lines describes the defaults and the rule that were applied.
-func (f *defaults) Lines() []string {
+func (d *defaults) Lines() []string {
 	var lines []string
-	for _, d := range f.Used {
-		lines = append(lines, d.String())
+	for _, used := range d.Used {
+		lines = append(lines, used.String())
 	}
-	if f.Rule != "" {
-		lines = append(lines, f.Rule)
+	if d.Rule != "" {
+		lines = append(lines, d.Rule)
 	}
 	return lines
 }

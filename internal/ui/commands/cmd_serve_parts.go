@@ -117,7 +117,7 @@ func apart(p *cli.Program) *cli.Program {
 	return &q
 }
 
-// reviveApart is revive for a page: gpuard itself starts the queue, which else would be a process of gpuard-view.
+// reviveApart is ReviveQueue for a page: gpuard itself starts the queue, which else would be a process of gpuard-view.
 func reviveApart(ctx context.Context, p *cli.Program, q *queue.Queue) error {
 	program, err := cli.Beside("gpuard")
 	if err != nil {

@@ -51,8 +51,8 @@ func (p *Page) Text(s string) string {
 	}, s)
 }
 
-// Say is a sentence in the language of the terminal, made safe for it.
-func (p *Page) Say(text string) string { return p.Text(p.Term.Translate(text)) }
+// Translate says a sentence in the language of the terminal, made safe for it.
+func (p *Page) Translate(text string) string { return p.Text(p.Term.Translate(text)) }
 
 // Pick returns the glyph, or its ASCII replacement on a terminal without UTF-8.
 func (p *Page) Pick(glyph, ascii string) string {

@@ -27,9 +27,9 @@ type RowHeads struct{ Name, State, PID, Ended, Since, About string }
 // RowsPage writes such a table.
 type RowsPage struct {
 	Page
-	heads                          RowHeads
-	Number                         bool // names are numbers
-	name, state, where, pid, since int  // widths
+	heads                           RowHeads
+	Number                          bool // names are numbers
+	name, state, where, mark, since int  // widths
 }
 
 // WriteTable writes the rows. No line is wider than the terminal; below 60 columns a row takes two lines.
@@ -37,12 +37,12 @@ func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
 	if v.Term.Width <= 0 {
 		v.Term.Width = UsualWidth
 	}
-	say := v.Term.Translate
-	v.heads = RowHeads{say(heads.Name), say(heads.State), say(heads.PID), say(heads.Ended), say(heads.Since), say(heads.About)}
+	in := v.Term.Translate
+	v.heads = RowHeads{in(heads.Name), in(heads.State), in(heads.PID), in(heads.Ended), in(heads.Since), in(heads.About)}
 	rows = v.sayRows(rows)
 	v.measureColumns(rows)
 	if v.Term.Width >= TableWidth {
-		v.writeColumns(Dim, TableRow{Name: v.heads.Name, State: Dim.Of(v.heads.State), Where: say("ON"), Since: v.heads.Since, About: v.heads.About}, v.heads.PID+v.heads.Ended)
+		v.writeColumns(Dim, TableRow{Name: v.heads.Name, State: Dim.Of(v.heads.State), Where: in("ON"), Since: v.heads.Since, About: v.heads.About}, v.heads.PID+v.heads.Ended)
 	}
 	for i := range rows {
 		v.writeRow(&rows[i])
@@ -54,14 +54,15 @@ func (v *RowsPage) sayRows(rows []TableRow) []TableRow {
 	said := slices.Clone(rows)
 	for i := range said {
 		r := &said[i]
-		r.State.Text, r.Where, r.Since, r.When = v.Term.Translate(r.State.Text), v.Term.Translate(r.Where), v.Term.Translate(r.Since), v.Term.Translate(r.When)
+		r.State.Text, r.Where = v.Term.Translate(r.State.Text), v.Term.Translate(r.Where)
+		r.Ended, r.Since, r.When = v.Term.Translate(r.Ended), v.Term.Translate(r.Since), v.Term.Translate(r.When)
 	}
 	return said
 }
 
 // measureColumns sets the widths of the columns.
 func (v *RowsPage) measureColumns(rows []TableRow) {
-	v.name, v.state, v.where, v.pid, v.since = Cells(v.heads.Name), Cells(v.heads.State), Cells(v.Term.Translate("ON")), Cells(v.heads.PID+v.heads.Ended), Cells(v.heads.Since)
+	v.name, v.state, v.where, v.mark, v.since = Cells(v.heads.Name), Cells(v.heads.State), Cells(v.Term.Translate("ON")), Cells(v.heads.PID+v.heads.Ended), Cells(v.heads.Since)
 	for i := range rows {
 		r := &rows[i]
 		v.name = max(v.name, Cells(v.Text(r.Name)))
@@ -69,23 +70,23 @@ func (v *RowsPage) measureColumns(rows []TableRow) {
 		v.where = max(v.where, Cells(v.Text(r.Where)))
 		v.since = max(v.since, Cells(r.Since))
 		if v.hasMark() {
-			v.pid = max(v.pid, Cells(v.markOf(r)))
+			v.mark = max(v.mark, Cells(v.markOf(r)))
 		}
 	}
 	const about = 20 // columns that it has at least
-	most := v.Term.Width - v.state - v.pid - v.since - 4*len(Between)
+	most := v.Term.Width - v.state - v.mark - v.since - 4*len(Between)
 	if v.heads.About != "" {
 		most -= about
 	}
-	v.where = min(v.where, max(most-v.name, most/2))
+	v.where = min(v.where, max(most-v.name, most/2, len("GPU 0")))
 	v.name = min(v.name, max(most-v.where, 8))
 }
 
 // writeColumns writes a row in its columns.
-func (v *RowsPage) writeColumns(s Style, r TableRow, pid string) {
+func (v *RowsPage) writeColumns(s Style, r TableRow, mark string) {
 	line := []Span{s.Of(Pad(v.Text(r.Name), v.name, v.Number, v.Dots()) + Between), r.State.Style.Of(Pad(r.State.Text, v.state, false, "")), s.Of(Between + Pad(v.Text(r.Where), v.where, false, v.Dots()) + Between)}
 	if v.hasMark() {
-		line = append(line, s.Of(Pad(pid, v.pid, true, "")+Between))
+		line = append(line, s.Of(Pad(mark, v.mark, true, "")+Between))
 	}
 	since := r.Since
 	if v.heads.About != "" {
@@ -118,7 +119,7 @@ func (v *RowsPage) writeRow(r *TableRow) {
 		v.Paragraph(Normal.Of(indent), Normal, strings.Join(facts, ", "))
 	}
 	if r.Remark != "" {
-		v.Paragraph(Dim.Of(indent+v.Pick("└ ", "- ")), Normal, v.Say(r.Remark))
+		v.Paragraph(Dim.Of(indent+v.Pick("└ ", "- ")), Normal, v.Translate(r.Remark))
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 type Term struct {
 	TTY    bool
 	Width  int  // columns
-	Height int  // lines; used by Frame only
+	Height int  // lines, of a screen that is redrawn
 	Color  bool // a terminal, and NO_COLOR is not set
 	UTF8   bool // the locale's character set
 

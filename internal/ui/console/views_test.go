@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"gpuard/internal/core/visible"
-	"gpuard/internal/ui/translate"
 )
 
 func TestWidth(t *testing.T) {
@@ -60,16 +59,5 @@ func TestTerminal(t *testing.T) {
 	}
 	if got := Terminal(file, nil); got.Width != 80 || got.TTY {
 		t.Errorf("a file is 80 columns wide where COLUMNS is not set, and no terminal: %+v", got)
-	}
-	for _, tt := range []struct {
-		env  visible.Env
-		want bool
-	}{
-		{visible.Env{"LANG=C.UTF-8"}, true}, {visible.Env{"LANG=en_US.utf8"}, true}, {visible.Env{"LC_ALL=C", "LANG=C.UTF-8"}, false},
-		{visible.Env{"LC_ALL=", "LC_CTYPE=C.UTF-8"}, true}, {nil, false}, {visible.Env{"LANG=POSIX"}, false},
-	} {
-		if got := translate.IsUTF8(tt.env); got != tt.want {
-			t.Errorf("%v speaks UTF-8: %v, want %v", tt.env, got, tt.want)
-		}
 	}
 }

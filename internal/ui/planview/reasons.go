@@ -32,14 +32,14 @@ func QuotaText(q job.Quota) string {
 // begin with "gpuard: ", because standard error is shared with the command.
 func WriteRefusal(w io.Writer, r *job.Refusal, term console.Term) {
 	p := console.Page{Term: term}
-	p.Paragraph(console.Dim.Of("gpuard: "), console.Bold, p.Say(r.Summary))
+	p.Paragraph(console.Dim.Of("gpuard: "), console.Bold, p.Translate(r.Summary))
 	told := RelevantReasons(r.Reasons)
 	if len(told) == 1 && strings.HasSuffix(r.Summary, ": "+told[0].Text) {
 		told = nil
 	}
 	WriteReasons(&p, told)
 	if r.Remedy != "" {
-		p.Paragraph(console.Dim.Of("gpuard: "), console.Normal, p.Say(r.Remedy))
+		p.Paragraph(console.Dim.Of("gpuard: "), console.Normal, p.Translate(r.Remedy))
 	}
 	_, _ = io.WriteString(w, p.Out.String())
 }
@@ -49,17 +49,17 @@ func WriteRefusal(w io.Writer, r *job.Refusal, term console.Term) {
 func WritePlan(w io.Writer, plan job.Plan, term console.Term) {
 	p := console.Page{Term: term}
 	if len(plan.Devices) == 0 {
-		p.Paragraph(console.Dim.Of("gpuard: "), console.Bold, p.Say("no GPU, as requested"))
+		p.Paragraph(console.Dim.Of("gpuard: "), console.Bold, p.Translate("no GPU, as requested"))
 	}
 	for _, d := range plan.Devices {
-		p.Paragraph(console.Dim.Of("gpuard: "), console.Bold, p.Say(fmt.Sprintf("%s would be %s:%d", d, d.Runtime(), d.Logical)))
+		p.Paragraph(console.Dim.Of("gpuard: "), console.Bold, p.Translate(fmt.Sprintf("%s would be %s:%d", d, d.Runtime(), d.Logical)))
 	}
 	if plan.Share > 0 {
-		p.Paragraph(console.Dim.Of("gpuard: "), console.Normal, p.Say("a share of "+plan.Share.String()+QuotaText(plan.Quota)+" of each"))
+		p.Paragraph(console.Dim.Of("gpuard: "), console.Normal, p.Translate("a share of "+plan.Share.String()+QuotaText(plan.Quota)+" of each"))
 	}
 	WriteReasons(&p, RelevantReasons(plan.Reasons))
 	for _, note := range plan.Notes {
-		p.Paragraph(console.Yellow.Of(p.Say("note:")+" "), console.Normal, p.Say(note))
+		p.Paragraph(console.Yellow.Of(p.Translate("note:")+" "), console.Normal, p.Translate(note))
 	}
 	_, _ = io.WriteString(w, p.Out.String())
 }
@@ -76,13 +76,13 @@ func WriteReasons(p *console.Page, reasons []job.Reason) {
 	column := len("chosen")
 	for i, l := range labels {
 		word, _ := inWords(reasons[i])
-		word = p.Say(word)
+		word = p.Translate(word)
 		width, column = max(width, console.Cells(l)), max(column, console.Cells(word))
 	}
 	for i, r := range reasons {
 		lead := "  " + console.Pad(labels[i], width, false, "") + "  "
 		word, text := inWords(r)
-		word, text = p.Say(word), p.Say(text)
+		word, text = p.Translate(word), p.Translate(text)
 		verdict := console.Pad(word, column, false, "") + "  "
 		if p.Term.Width > 0 && p.Term.Width < console.TableWidth {
 			p.Line(console.Normal.Of("  "+labels[i]+"  "), verdictStyle(r.Verdict).Of(word))

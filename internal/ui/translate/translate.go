@@ -37,10 +37,10 @@ func (c *catalogue) read() []form {
 // ChooseLanguage is the language of messages that setlocale(3) would choose, if the character set can show it. Choose once: its catalogue
 // is read again for each.
 func ChooseLanguage(env visible.Env) Language {
-	if locale := firstSet(env, "LC_ALL", "LC_MESSAGES", "LANG"); IsUTF8(env) {
-		return ReadLocale(locale)
+	if !IsUTF8(env) {
+		return Language{}
 	}
-	return Language{}
+	return ReadLocale(firstSet(env, "LC_ALL", "LC_MESSAGES", "LANG"))
 }
 
 // IsUTF8 reports whether the character set of the locale is UTF-8.
@@ -75,31 +75,34 @@ func (l Language) Translate(text string) string {
 	if l.catalogue == nil || text == "" {
 		return text
 	}
-	said, _ := say(l.catalogue.read(), text)
+	said, _ := translateText(l.catalogue.read(), text)
 	return said
 }
 
-// Join says each of several parts, and joins them as the language does: separator is the English one.
-func (l Language) Join(separator string, parts ...string) string {
+// Join says each of several parts, and joins them as the language does: between is the English separator.
+func (l Language) Join(between string, parts ...string) string {
 	said := make([]string, len(parts))
 	for i, part := range parts {
 		said[i] = l.Translate(part)
 	}
 	if l.catalogue != nil {
 		for _, s := range separators {
-			if s.english == separator {
-				separator = s.chinese
+			if s.english == between {
+				between = s.chinese
 			}
 		}
 	}
-	return strings.Join(said, separator)
+	return strings.Join(said, between)
 }
 
-// separators are what joins several sentences or several things to do, in the order in which a text is parted, and lists.
-var separators = [...]struct {
+// separator is what joins sentences, things to do, or the members of a list. A finished text is parted where parts is set.
+type separator struct {
 	english, chinese string
-	parts            bool // a finished text is parted there
-}{{"; ", "；", true}, {", or ", "，或者", true}, {": ", "：", false}, {", ", "，", false}}
+	parts            bool
+}
+
+// separators are in the order in which a text is parted.
+var separators = [...]separator{{"; ", "；", true}, {", or ", "，或者", true}, {": ", "：", false}, {", ", "，", false}}
 
 // form is an entry of a catalogue.
 type form struct {
@@ -113,32 +116,36 @@ type form struct {
 type hole string
 
 const (
-	anything hole = "{}"  // a name, a command, a size: copied
+	shortest hole = "{}"  // a name, a command, a size: copied
+	longest  hole = "{*}" // what a person wrote, up to the last place where the form goes on: copied
 	number   hole = "{#}" // digits
-	sentence hole = "{s}" // what gpuard says itself, such as a reason: said if a form fits
+	sentence hole = "{s}" // what gpuard says itself, such as a reason: translated if a form fits
 )
 
-// say finds the form of each part of a text, or else that of the whole.
-func say(forms []form, text string) (said string, found bool) { return sayParts(forms, text, 0) }
+// translateText finds the form of each part of a text, or else that of the whole.
+func translateText(forms []form, text string) (said string, found bool) {
+	return translateParts(forms, text, 0)
+}
 
-// sayParts is say for a text that the separators before the first one do not part any more. A single word is no part: it may be the end of
+// translateParts is translateText for a text that the separators before the first one do not part any more. A single word is no part: it may be the end of
 // what a person wrote.
-func sayParts(forms []form, text string, first int) (said string, found bool) {
+func translateParts(forms []form, text string, first int) (said string, found bool) {
 	if !separators[first].parts {
-		return sayWhole(forms, text)
+		return translateWhole(forms, text)
 	}
 	parts := partsOf(text, separators[first].english)
 	for i, part := range parts {
 		isWord := len(parts) > 1 && !strings.Contains(part, " ")
-		if parts[i], found = sayParts(forms, part, first+1); !found || isWord {
-			return sayWhole(forms, text)
+		parts[i], found = translateParts(forms, part, first+1)
+		if !found || isWord {
+			return translateWhole(forms, text)
 		}
 	}
 	return strings.Join(parts, separators[first].chinese), true
 }
 
-// sayWhole finds the form of the whole of a text.
-func sayWhole(forms []form, text string) (said string, found bool) {
+// translateWhole finds the form of the whole of a text.
+func translateWhole(forms []form, text string) (said string, found bool) {
 	for i := range forms {
 		if found, fits := forms[i].match(text); fits {
 			return forms[i].fill(forms, found), true
@@ -176,6 +183,9 @@ func (f *form) match(text string) (found []string, fits bool) {
 	}
 	for i, part := range f.parts[1:] {
 		at := strings.Index(rest, part)
+		if f.holes[i] == longest {
+			at = strings.LastIndex(rest, part)
+		}
 		if i+1 == len(f.holes) {
 			at = len(rest) - len(part)
 		}
@@ -192,7 +202,7 @@ func (f *form) fill(forms []form, found []string) string {
 	words := make([]string, 0, 2*len(found))
 	for i, text := range found {
 		if f.holes[i] == sentence {
-			text, _ = say(forms, text)
+			text, _ = translateText(forms, text)
 		}
 		words = append(words, fmt.Sprintf("{%d}", i+1), text)
 	}

@@ -32,6 +32,21 @@ func TestChooseLanguage(t *testing.T) {
 	}
 }
 
+// TestIsUTF8: the first of the three that is not empty decides.
+func TestIsUTF8(t *testing.T) {
+	for _, tt := range []struct {
+		env  visible.Env
+		want bool
+	}{
+		{visible.Env{"LANG=C.UTF-8"}, true}, {visible.Env{"LANG=en_US.utf8"}, true}, {visible.Env{"LC_ALL=C", "LANG=C.UTF-8"}, false},
+		{visible.Env{"LC_ALL=", "LC_CTYPE=C.UTF-8"}, true}, {nil, false}, {visible.Env{"LANG=POSIX"}, false},
+	} {
+		if got := IsUTF8(tt.env); got != tt.want {
+			t.Errorf("%v speaks UTF-8: %v, want %v", tt.env, got, tt.want)
+		}
+	}
+}
+
 // TestForms: forms are found in what is finished, holes are copied unless the form says otherwise, and what no form fits stays as it is.
 func TestForms(t *testing.T) {
 	forms := readForms("free\n\t空闲\n{#} of {} are {s}\n\t{2} 中 {1} 个{3}\nheld by {}\n\t被 {1} 占用\nPID {#} ({s})\n\tPID {1} ({2})\nby name ({})\n\t按名称 ({1})\nend it\n\t结束它\n")
@@ -53,7 +68,7 @@ func TestForms(t *testing.T) {
 		"2 of {3} are free":                  "{3} 中 2 个空闲",
 		"python -c 'free; 2 of 3 are free;'": "python -c 'free; 2 of 3 are free;'",
 	} {
-		if got, _ := say(forms, text); got != want {
+		if got, _ := translateText(forms, text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
@@ -82,7 +97,7 @@ func TestCatalogue(t *testing.T) {
 			if place := fmt.Sprintf("{%d}", i+1); strings.Count(f.said, place) != 1 {
 				t.Errorf("%q: %s is not there once: %q", english, place, f.said)
 			}
-			if !slices.Contains([]hole{anything, number, sentence}, h) {
+			if !slices.Contains([]hole{shortest, longest, number, sentence}, h) {
 				t.Errorf("%q: %q is no hole", english, h)
 			}
 		}
@@ -105,19 +120,20 @@ func inChinese(text string) string { return ReadLocale("zh_CN").Translate(text) 
 
 // TestWordsOfUsers: a name, a command or a reason that a person wrote comes out as it went in, whatever its words mean elsewhere.
 func TestWordsOfUsers(t *testing.T) {
-	for _, words := range []string{"free", "display", "held", "no GPU", "SIGTERM", "1 GPU", "it is 80 % busy", "loose (cable), until it is in use again", "a; free", "x, or end it"} {
-		for _, sentence := range []string{"GPU 2 (A100) gets no new lease: %s", "drained: %s (bob, since 27 Nov 17:35)", "ended process 7 (%s)"} {
+	for _, words := range []string{"free", "display", "held", "no GPU", "SIGTERM", "1 GPU", "it is 80 % busy", "loose (cable), until it is in use again", "a; free", "x, or end it", "broken (psu, since monday)", "fan noisy; no other is free"} {
+		for _, sentence := range []string{"drained: %s (bob, since 27 Nov 17:35)", "GPU 2: drained: %s (bob, since 14:02)"} {
 			text := fmt.Sprintf(sentence, words)
 			if said := inChinese(text); !strings.Contains(said, words) {
 				t.Errorf("%q\n\tis %q", text, said)
 			}
 		}
-		if strings.ContainsAny(words, "(;,") { // no name
+		isName := !strings.ContainsAny(words, "(;,")
+		if !isName {
 			continue
 		}
 		for _, sentence := range []string{
 			"%s's run (lease k3f9, process 7) keeps it until it ends", "ask them, or act as them: sudo -u %s gpuard cancel k3f9",
-			"leased as k3f9 by %s (train, PID 7)", "GPU 2: run of %s (PID 7) since 14:02", "GPU 2: %s of bob (PID 7) since 14:02", "service %s is up",
+			"leased as k3f9 by %s (train, PID 7)", "leased as k3f9 by bob (%s, PID 7, since 13:00)", "in use without a lease by PID 7 of bob (%s, 20 GiB, 3 h old)", "ended process 7 (%s)", "GPU 2: run of %s (PID 7) since 14:02", "GPU 2: %s of bob (PID 7) since 14:02", "service %s is up",
 			"job 4 is queued; its output: /home/%s/log", "cannot find device %s: this machine has 0-3",
 		} {
 			text := fmt.Sprintf(sentence, words)
@@ -135,7 +151,8 @@ func TestAnswers(t *testing.T) {
 	if files = append(files, more...); err != nil || len(files) < 50 {
 		t.Fatal(len(files), err)
 	}
-	composed := []string{"%s", "job %d is %s", "%s, until %s", "%s: %s has ended"} // their wholes have forms
+	// the wholes of these have forms
+	composed := []string{"%s", "job %d is %s", "%s, until %s", "%s: %s has ended"}
 	verb := strings.NewReplacer("%d", "7", "%[1]d", "7", "%[2]d", "7", "%s", "x1", "%[1]s", "x1")
 	count := 0
 	for _, file := range files {
@@ -154,7 +171,8 @@ func TestAnswers(t *testing.T) {
 				return true
 			}
 			text, _ := strconv.Unquote(form.Value)
-			if count++; !slices.Contains(composed, text) && inChinese(verb.Replace(text)) == verb.Replace(text) {
+			count++
+			if !slices.Contains(composed, text) && inChinese(verb.Replace(text)) == verb.Replace(text) {
 				t.Errorf("%s: %q has no form in zh.txt", file, text)
 			}
 			return true

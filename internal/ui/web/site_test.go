@@ -69,6 +69,17 @@ func TestMeant(t *testing.T) {
 	}
 }
 
+// TestLanguageOf: the first language of the browser that the page has; traditional characters are not those of the catalogue.
+func TestLanguageOf(t *testing.T) {
+	for wish, want := range map[string]string{"": "en", "zh-CN,zh;q=0.9": "zh", "zh": "zh", "de-DE,zh-CN;q=0.7,en;q=0.3": "zh", "zh-TW,en;q=0.5": "en", "zh-HK": "en", "en-US,zh;q=0.5": "en"} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.Header.Set("Accept-Language", wish)
+		if got := languageOf(r); got != want {
+			t.Errorf("%q: %s, want %s", wish, got, want)
+		}
+	}
+}
+
 // TestWords: every word of the page has a translation.
 func TestWords(t *testing.T) {
 	page, err := files.ReadFile("files/page.html")

@@ -10,11 +10,11 @@ import (
 // languageOf is the first language of the browser's wish that the page has.
 func languageOf(r *http.Request) string {
 	for wish := range strings.SplitSeq(r.Header.Get("Accept-Language"), ",") {
-		wish = strings.ToLower(strings.TrimSpace(wish))
+		tag, _, _ := strings.Cut(strings.ToLower(strings.TrimSpace(wish)), ";")
 		switch {
-		case strings.HasPrefix(wish, "zh"):
+		case translate.ReadLocale(tag) != translate.Language{}:
 			return "zh"
-		case strings.HasPrefix(wish, "en"):
+		case strings.HasPrefix(tag, "en"):
 			return "en"
 		}
 	}

@@ -94,7 +94,8 @@ func drainText(p *cli.Program, d status.Drained, reason string) {
 	if reason == "" {
 		_ = p.Answer("%s gets no new lease; no reason is given (--reason)", d.Device)
 	} else {
-		_ = p.Answer("%s gets no new lease: %s", d.Device, prose.Clean(reason))
+		// the reason is a person's, and may read like a sentence of ours
+		fmt.Fprintln(p.Out, p.Host.Translated(fmt.Sprintf("%s gets no new lease", d.Device))+": "+prose.Clean(reason))
 	}
 	if d.Before != "" {
 		_ = p.Answer("it was drained already; replaced: %s", prose.Clean(d.Before))

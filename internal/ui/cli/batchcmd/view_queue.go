@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/planview"
+	"gpuard/internal/ui/translate"
 )
 
 // asked is what a request asks for, in a few words.
@@ -50,7 +51,7 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 	}
 	whyWait(&v.Page, a)
 	for i := range a.Hosts {
-		v.Paragraph(console.Span{}, console.Normal, v.Say(onHost(&a.Hosts[i])))
+		v.Paragraph(console.Span{}, console.Normal, v.Translate(onHost(&a.Hosts[i])))
 	}
 	for _, t := range a.Engines {
 		v.Paragraph(console.Span{}, console.Normal, v.Text(fmt.Sprintf("%s does not answer, and its jobs are shown as they were last: %s", t.Engine, t.Problem)))
@@ -75,7 +76,7 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 		}
 		v.WriteText(v.Term.Translate(text) + v.Term.Translate(startText(o.Expected, now)))
 		if o.Why != "" {
-			v.Paragraph(console.Dim.Of("     "), console.Dim, v.Say(o.Why))
+			v.Paragraph(console.Dim.Of("     "), console.Dim, v.Translate(o.Why))
 		}
 	}
 	_, _ = io.WriteString(w, v.Out.String())
@@ -138,13 +139,13 @@ func whyWait(p *console.Page, a *QueueAnswer) {
 		if len(numbers) > 1 {
 			lead = fmt.Sprintf("job %d and %d more wait:", numbers[0], len(numbers)-1)
 		}
-		p.Paragraph(console.Dim.Of(p.Say(lead)+" "), console.Normal, p.Say(e.Why))
+		p.Paragraph(console.Dim.Of(p.Translate(lead)+" "), console.Normal, p.Translate(e.Why))
 		if first {
 			planview.WriteReasons(p, a.Reasons)
 			first = false
 		}
 		if e.Remedy != "" {
-			p.Paragraph(console.Dim.Of(p.Say("sooner:")+" "), console.Normal, p.Say(e.Remedy))
+			p.Paragraph(console.Dim.Of(p.Translate("sooner:")+" "), console.Normal, p.Translate(e.Remedy))
 		}
 	}
 }
@@ -190,7 +191,7 @@ func historyView(w io.Writer, list []queue.Entry, now time.Time, t console.Term)
 	var rows []console.TableRow
 	for i := range list {
 		e := &list[i]
-		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Red.Of(e.Ending()), Where: gpusOf(e), Since: "-", About: titleOf(e), When: usedText(e), Note: noteOf(e), Remark: e.Why}
+		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Red.Of(e.Ending()), Where: gpusOf(e), Since: "-", About: titleOf(e), When: usedText(e, t.Language), Note: noteOf(e), Remark: e.Why}
 		switch e.State {
 		case queue.Done:
 			r.State.Style = console.Green
@@ -198,30 +199,43 @@ func historyView(w io.Writer, list []queue.Entry, now time.Time, t console.Term)
 			r.State.Style = console.Dim
 		}
 		if e.Ended != nil {
-			r.Ended = console.ClockText(*e.Ended, now)
+			r.Ended = endedText(*e.Ended, now)
 		}
 		if e.Seconds > 0 {
 			r.Since = console.ElapsedText(time.Duration(e.Seconds * float64(time.Second)))
 		}
 		rows = append(rows, r)
 	}
-	v.WriteTable(console.RowHeads{Name: "JOB", State: "STATE", Ended: "ENDED", Since: "RAN", About: "COMMAND"}, rows)
+	heads := console.RowHeads{Name: "JOB", State: "STATE", Ended: "ENDED", Since: "RAN", About: "COMMAND"}
+	if t.Width >= console.TableWidth && t.Width < console.UsualWidth { // too narrow for one more column
+		heads.Ended = ""
+	}
+	v.WriteTable(heads, rows)
 	_, _ = io.WriteString(w, v.Out.String())
 }
 
-// usedText is how often a job was started, if more than once, and what was measured of it.
-func usedText(e *queue.Entry) string {
-	text := ""
+// endedText is when a job ended, with the day if it was not today.
+func endedText(at, now time.Time) string {
+	at = at.In(now.Location())
+	if at.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return at.Format("15:04")
+	}
+	return at.Format("2 Jan 15:04")
+}
+
+// usedText is how often a job was started, if more than once, and what was measured of it, behind its title.
+func usedText(e *queue.Entry, l translate.Language) string {
+	parts := []string{""}
 	if e.Starts > 1 {
-		text = fmt.Sprintf(", %d starts", e.Starts)
+		parts = append(parts, fmt.Sprintf("%d starts", e.Starts))
 	}
 	if e.Peak != nil {
-		text += ", " + e.Peak.String()
+		parts = append(parts, e.Peak.String())
 	}
 	if e.Load != nil {
-		text += fmt.Sprintf(", load %.0f %%", *e.Load*100)
+		parts = append(parts, fmt.Sprintf("load %.0f %%", *e.Load*100))
 	}
-	return text
+	return l.Join(", ", parts...)
 }
 
 // EndText says in one line how a job ended.

@@ -31,7 +31,7 @@ func TestQueueView(t *testing.T) {
 	}
 	soon := golden.Now.Add(5 * time.Minute)
 	jobs[1].Expected = &soon
-	for name, term := range map[string]console.Term{"queue-40": {Width: 40}, "queue-80": {Width: 80}, "queue-zh-80": {Width: 80, Language: translate.ReadLocale("zh_CN")}} {
+	for name, term := range map[string]console.Term{"queue-40": {Width: 40}, "queue-60": {Width: 60}, "queue-80": {Width: 80}, "queue-zh-80": {Width: 80, Language: translate.ReadLocale("zh_CN")}} {
 		var b strings.Builder
 		width := term.Width
 		term.UTF8 = true

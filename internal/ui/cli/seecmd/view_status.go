@@ -169,8 +169,8 @@ func (v *statusPage) summary() string {
 			uses = append(uses, fmt.Sprintf("%d %s", n, word))
 		}
 	}
-	say := v.Term.Language.Join
-	return say(": ", things, say(", ", uses...))
+	join := v.Term.Language.Join
+	return join(": ", things, join(", ", uses...))
 }
 
 // useStyle is the colour of a state.
@@ -193,16 +193,16 @@ func (v *statusPage) remarks() {
 		v.Line()
 	}
 	for _, u := range v.s.Unavailable {
-		v.Paragraph(console.Red.Of("! "), console.Normal, v.Say(u.Text))
+		v.Paragraph(console.Red.Of("! "), console.Normal, v.Translate(u.Text))
 		if u.Remedy != "" {
-			v.Paragraph(console.Normal.Of("  "), console.Bold, v.Say(u.Remedy))
+			v.Paragraph(console.Normal.Of("  "), console.Bold, v.Translate(u.Remedy))
 		}
 	}
 	for _, problem := range v.s.Problems {
-		v.Paragraph(console.Red.Of("! "), console.Normal, v.Say(problem))
+		v.Paragraph(console.Red.Of("! "), console.Normal, v.Translate(problem))
 	}
 	for _, note := range v.s.Notes {
-		v.Paragraph(console.Yellow.Of(v.Say("note:")+" "), console.Normal, v.Say(note))
+		v.Paragraph(console.Yellow.Of(v.Translate("note:")+" "), console.Normal, v.Translate(note))
 	}
 }
 

@@ -29,7 +29,7 @@ func (v *statusPage) measure(rows []row) columns {
 		c.label = max(c.label, console.Cells(r.label))
 		c.model = max(c.model, console.Cells(r.model))
 		c.memory = max(c.memory, console.Cells(memory(r.device)))
-		c.use = max(c.use, console.Cells(v.Term.Translate(v.rowUse(r))))
+		c.use = max(c.use, console.Cells(v.Term.Translate(r.device.State())))
 		if c.power > 0 {
 			c.power = max(c.power, console.Cells(power(r.device)))
 		}
@@ -76,7 +76,7 @@ func (v *statusPage) titles(c columns) {
 }
 
 func (v *statusPage) wide(r row, c columns) {
-	d, use := r.device, v.rowUse(r)
+	d, use := r.device, r.device.State()
 	line := []console.Span{
 		console.Bold.Of(console.Pad(r.label, c.label, true, "")), console.Normal.Of(console.Between + console.Pad(r.model, c.model, false, v.Dots()) + console.Between),
 		bar(&v.Page, d.Utilization, c.bar), console.Normal.Of(" " + console.Pad(percent(d.Utilization), c.percent, true, "") + console.Between),
@@ -94,7 +94,7 @@ func (v *statusPage) wide(r row, c columns) {
 
 // narrow writes a device for a narrow terminal: name and use, then the readings, then its users.
 func (v *statusPage) narrow(r row, c columns) {
-	d, use := r.device, v.rowUse(r)
+	d, use := r.device, r.device.State()
 	label := r.label + " "
 	room := v.Term.Width - console.Cells(label) - 1 - console.Cells(v.Term.Translate(use))
 	v.Line(console.Bold.Of(label), console.Normal.Of(console.Pad(r.model, max(room, 0), false, v.Dots())+" "), useStyle(use).Of(v.Term.Translate(use)))
@@ -114,21 +114,14 @@ func (v *statusPage) narrow(r row, c columns) {
 	v.below(r, indent)
 }
 
-func (v *statusPage) rowUse(r row) string {
-	if r.parent && r.device.Health == health.OK && r.device.Use != status.Draining {
-		return "split"
-	}
-	return r.device.State()
-}
-
 // below writes the problems of a device and the jobs that use it.
 func (v *statusPage) below(r row, indent int) {
 	d, blank := r.device, strings.Repeat(" ", indent)
 	if d.Health != health.OK && d.Profile == "" {
 		text := fmt.Sprintf("%s: %s", d.Health, strings.Join(d.Why, "; "))
-		v.Paragraph(useStyle(string(d.Health)).Of(blank+"! "), console.Normal, v.Say(text))
+		v.Paragraph(useStyle(string(d.Health)).Of(blank+"! "), console.Normal, v.Translate(text))
 		if d.Remedy != "" {
-			v.Paragraph(console.Normal.Of(blank+"  "), console.Bold, v.Say(d.Remedy))
+			v.Paragraph(console.Normal.Of(blank+"  "), console.Bold, v.Translate(d.Remedy))
 		}
 	}
 	if d.Profile == "" {
@@ -138,7 +131,7 @@ func (v *statusPage) below(r row, indent int) {
 	for _, l := range d.Leases {
 		v.occupant(lead, v.lease(d, l))
 		if l.Unhealthy != "" {
-			v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Say("unhealthy: "+l.Unhealthy))
+			v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Translate("unhealthy: "+l.Unhealthy))
 		}
 		v.keepers(blank, l)
 	}
@@ -150,7 +143,7 @@ func (v *statusPage) below(r row, indent int) {
 		}
 	}
 	if d.Use == status.Busy && foreign == 0 && d.Reason != "" {
-		v.Paragraph(console.Normal.Of(lead), console.Normal, v.Say(d.Reason))
+		v.Paragraph(console.Normal.Of(lead), console.Normal, v.Translate(d.Reason))
 	}
 }
 
@@ -158,7 +151,7 @@ func (v *statusPage) below(r row, indent int) {
 // with its last time.
 func (v *statusPage) noted(d *status.Device, blank string) {
 	if d.Drained != "" {
-		v.Paragraph(console.Yellow.Of(blank+"! "), console.Normal, v.Say(fmt.Sprintf("drained: %s; to put it into use again: gpuard undrain %s", d.Drained, v.number(d))))
+		v.Paragraph(console.Yellow.Of(blank+"! "), console.Normal, v.Translate(fmt.Sprintf("drained: %s; to put it into use again: gpuard undrain %s", d.Drained, v.number(d))))
 	}
 	last, count := map[int]status.XID{}, map[int]int{}
 	var order []int
@@ -184,7 +177,7 @@ func (v *statusPage) noted(d *status.Device, blank string) {
 		if count[code] > 1 {
 			text += fmt.Sprintf(" (%d times)", count[code])
 		}
-		v.Paragraph(console.Dim.Of(blank+"· "), console.Dim, v.Say(text))
+		v.Paragraph(console.Dim.Of(blank+"· "), console.Dim, v.Translate(text))
 	}
 }
 
@@ -308,7 +301,7 @@ func (v *statusPage) keepers(blank string, l status.Lease) {
 	if l.Remedy != "" {
 		text += "; " + l.Remedy
 	}
-	v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Say(text))
+	v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Translate(text))
 }
 
 // leaseMemory is the memory of all processes of the device's lease, if the driver reports it.
