@@ -102,7 +102,7 @@ func TestSupervise(t *testing.T) {
 		"by itself it has failed":  {"exit 3", job.Spec{}, job.Care{Retries: 2}, job.Result{Code: 3, Starts: 1}, "", "nothing says that it was the machine's fault"},
 		"a user has ended it":      {"kill -TERM $$", job.Spec{}, job.Care{Retries: 2, Any: true}, job.Result{Code: -1, Signal: "SIGTERM", Starts: 1}, "", "SIGTERM and is not started again"},
 		"its time is over":         {`trap 'echo asked >>"$DIR/out"; exit 4' USR1; while :; do sleep 0.01; done`, job.Spec{Timeout: 2 * time.Second}, job.Care{Stop: "SIGUSR1", Retries: 2, Any: true}, job.Result{Code: 4, Starts: 1, TimedOut: true}, "asked\n", "the time is over"},
-		"over all its starts":      {`sleep 0.2; exit 3`, job.Spec{Timeout: 500 * time.Millisecond}, job.Care{Retries: 100, Any: true}, job.Result{Code: -1, Signal: "SIGTERM", TimedOut: true}, "", "the time is over"},
+		"over all its starts":      {`test "$GPUARD_RESTART" && exec sleep 60; sleep 0.2; exit 3`, job.Spec{Timeout: 500 * time.Millisecond}, job.Care{Retries: 100, Any: true}, job.Result{Code: -1, Signal: "SIGTERM", TimedOut: true}, "", "the time is over"},
 		"the whole tree is killed": {stubborn + `trap "" TERM; while :; do sleep 0.01; done`, job.Spec{Timeout: 2 * time.Second, Grace: 50 * time.Millisecond}, job.Care{}, job.Result{Code: -1, Signal: "SIGKILL", Starts: 1, TimedOut: true}, "", "the time is over"},
 	} {
 		t.Run(name, func(t *testing.T) {
