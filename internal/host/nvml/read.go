@@ -139,6 +139,7 @@ func (l *Library) readDevice(a answer, what gpu.What, said chan<- answer) {
 // remember sets the Problem of late devices, gives devices without a UUID the identity of an earlier reading, and keeps
 // the new identities.
 func (l *Library) remember(answers []answer, limit time.Duration) {
+	dropSharedUUIDs(answers)
 	for i := range answers {
 		d := &answers[i].device
 		if !answers[i].done {
@@ -154,6 +155,22 @@ func (l *Library) remember(answers []answer, limit time.Duration) {
 		if d.Problem != "" {
 			answers[i].problems = append([]string{d.Problem}, answers[i].problems...)
 		}
+	}
+}
+
+// dropSharedUUIDs takes the identity from devices that answered with the same one: a lease by it could be of either.
+func dropSharedUUIDs(answers []answer) {
+	count := map[gpu.UUID]int{}
+	for i := range answers {
+		count[answers[i].device.UUID]++
+	}
+	for i := range answers {
+		d := &answers[i].device
+		if d.UUID == "" || count[d.UUID] == 1 {
+			continue
+		}
+		d.Problem = fmt.Sprintf("another GPU answered with the same UUID %s, so the two cannot be told apart", d.UUID)
+		d.UUID = ""
 	}
 }
 

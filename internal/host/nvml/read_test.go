@@ -344,3 +344,14 @@ func TestFabric(t *testing.T) {
 		same(t, "problems", m.Problems, []string(nil))
 	}
 }
+
+// TestSharedUUID: of two GPUs that answer with one UUID neither has an identity, so nothing is leased by it; the third is as before.
+func TestSharedUUID(t *testing.T) {
+	shared := "GPU-fa4e0000-0000-4000-8000-000000000001"
+	m := machine(t, fakegpu.New(t, fakegpu.A100(0).With("uuid", shared), fakegpu.A100(1).With("uuid", shared), fakegpu.A100(2)), gpu.Everything)
+	for i, d := range m.Devices {
+		if (i < 2) != (d.UUID == "") || (i < 2) != strings.Contains(d.Problem, "answered with the same UUID "+shared) {
+			t.Errorf("GPU %d is %q: %q", i, d.UUID, d.Problem)
+		}
+	}
+}
