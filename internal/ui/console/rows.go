@@ -39,7 +39,7 @@ func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
 	}
 	in := v.Term.Translate
 	v.heads = RowHeads{in(heads.Name), in(heads.State), in(heads.PID), in(heads.Ended), in(heads.Since), in(heads.About)}
-	rows = v.sayRows(rows)
+	rows = v.translateRows(rows)
 	v.measureColumns(rows)
 	if v.Term.Width >= TableWidth {
 		v.writeColumns(Dim, TableRow{Name: v.heads.Name, State: Dim.Of(v.heads.State), Where: in("ON"), Since: v.heads.Since, About: v.heads.About}, v.heads.PID+v.heads.Ended)
@@ -49,8 +49,8 @@ func (v *RowsPage) WriteTable(heads RowHeads, rows []TableRow) {
 	}
 }
 
-// sayRows says states, places and times in the language of the terminal. Names and commands stay as they are.
-func (v *RowsPage) sayRows(rows []TableRow) []TableRow {
+// translateRows says states, places and times in the language of the terminal. Names and commands stay as they are.
+func (v *RowsPage) translateRows(rows []TableRow) []TableRow {
 	said := slices.Clone(rows)
 	for i := range said {
 		r := &said[i]

@@ -28,8 +28,8 @@ type catalogue struct {
 //go:embed zh.txt
 var chinese string
 
-// read returns the forms.
-func (c *catalogue) read() []form {
+// loadForms reads the forms when they are first asked for.
+func (c *catalogue) loadForms() []form {
 	c.once.Do(func() { c.forms = readForms(chinese) })
 	return c.forms
 }
@@ -75,7 +75,7 @@ func (l Language) Translate(text string) string {
 	if l.catalogue == nil || text == "" {
 		return text
 	}
-	said, _ := translateText(l.catalogue.read(), text)
+	said, _ := translateText(l.catalogue.loadForms(), text)
 	return said
 }
 
@@ -112,7 +112,7 @@ type form struct {
 	weight int    // the more of the sentence it has, the earlier it is tried
 }
 
-// hole is what may stand at a place of a form.
+// hole says what text may stand at a place of a form.
 type hole string
 
 const (
@@ -127,8 +127,8 @@ func translateText(forms []form, text string) (said string, found bool) {
 	return translateParts(forms, text, 0)
 }
 
-// translateParts is translateText for a text that the separators before the first one do not part any more. A single word is no part: it may be the end of
-// what a person wrote.
+// translateParts is translateText with the separators from the first one on. A single word is no part: it may be the end of what a person
+// wrote.
 func translateParts(forms []form, text string, first int) (said string, found bool) {
 	if !separators[first].parts {
 		return translateWhole(forms, text)
@@ -147,8 +147,8 @@ func translateParts(forms []form, text string, first int) (said string, found bo
 // translateWhole finds the form of the whole of a text.
 func translateWhole(forms []form, text string) (said string, found bool) {
 	for i := range forms {
-		if found, fits := forms[i].match(text); fits {
-			return forms[i].fill(forms, found), true
+		if found, fits := forms[i].matchText(text); fits {
+			return forms[i].fillHoles(forms, found), true
 		}
 	}
 	return text, false
@@ -162,7 +162,7 @@ func partsOf(text, separator string) (parts []string) {
 		case quote != 0 && r == quote:
 			quote = 0
 		case quote != 0:
-		case r == '"' || r == '\'' && (i == 0 || text[i-1] == ' ' || text[i-1] == '='): // elsewhere it is an apostrophe
+		case r == '"', r == '\'' && !isApostrophe(text, i):
 			quote = r
 		case r == '(':
 			depth++
@@ -175,8 +175,13 @@ func partsOf(text, separator string) (parts []string) {
 	return append(parts, text[from:])
 }
 
-// match returns what stands in the holes, each as short as it can be but the last.
-func (f *form) match(text string) (found []string, fits bool) {
+// isApostrophe reports whether the single quote at this place belongs to a word, as in "Ctrl-C's".
+func isApostrophe(text string, at int) bool {
+	return at > 0 && text[at-1] != ' ' && text[at-1] != '='
+}
+
+// matchText returns what stands in the holes, each as short as its kind allows.
+func (f *form) matchText(text string) (found []string, fits bool) {
 	rest, fits := strings.CutPrefix(text, f.parts[0])
 	if !fits || len(f.holes) == 0 {
 		return nil, fits && rest == ""
@@ -197,8 +202,8 @@ func (f *form) match(text string) (found []string, fits bool) {
 	return found, true
 }
 
-// fill puts what was found in the holes into the sentence of the language.
-func (f *form) fill(forms []form, found []string) string {
+// fillHoles puts what was found in the holes into the sentence of the language.
+func (f *form) fillHoles(forms []form, found []string) string {
 	words := make([]string, 0, 2*len(found))
 	for i, text := range found {
 		if f.holes[i] == sentence {

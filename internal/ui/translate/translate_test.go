@@ -83,7 +83,7 @@ func TestForms(t *testing.T) {
 // typed is what a person types: it must be the same in every language.
 var typed = regexp.MustCompile(`gpuard [a-z]+|--[a-z][a-z-]*|kill -[A-Z]+|\(kill|sudo -u|nvidia-smi`)
 
-// TestCatalogue: each form is translated, once, with all that stands in its holes and all that is typed.
+// TestCatalogue: each form has one translation, which has every hole and every command of the English one.
 func TestCatalogue(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range readForms(chinese) {
@@ -221,7 +221,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// leftOver are the English words of a sentence in Chinese that nobody types and that are no names.
+// leftOver finds the words that should have been translated: English ones, but no names and nothing that is typed.
 func leftOver(said string) []string {
 	said = regexp.MustCompile(`\([^)]*\)|（[^）]*）|--[a-z-]+(?:[ =][^ ，；。）]+)?|/[^ ，；。]+|(?:sudo )?gpuard [^，；。、）]*|(?:kill|nvidia-smi|amd-smi|journalctl) [^，；。）]*|"[^"]*"`).ReplaceAllString(said, "")
 	words := regexp.MustCompile(`[A-Za-z][a-z]{2,}[a-z]*`).FindAllString(said, -1)
