@@ -96,7 +96,8 @@ func (w *measuring) unreached(ctx context.Context, pid int, asked map[string]ans
 	return ""
 }
 
-// mostFailures is how often gpuard asks a daemon to end that does not answer. It may only be slow, and nobody else would end it.
+// mostFailures is how often gpuard asks a daemon to end before it takes silence for an answer. One that is slow is asked again, because
+// nobody else would end it.
 const mostFailures = 3
 
 // departing is how long the clients of a lease that is over may still be on their daemon's list.

@@ -54,11 +54,11 @@ func AgeText(d time.Duration) string {
 // Between stands between two columns.
 const Between = "  "
 
-// ClockText is the time of day, with the date if it is not today.
+// ClockText is the time of day, with the day if it is not today: "15:04", "2 Jan 15:04".
 func ClockText(t, now time.Time) string {
 	t = t.In(now.Location())
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
 		return t.Format("15:04")
 	}
-	return t.Format("2006-01-02 15:04")
+	return t.Format("2 Jan 15:04")
 }

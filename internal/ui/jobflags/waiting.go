@@ -79,7 +79,7 @@ func mistakenTime(p *cli.Program, cmd *cobra.Command) error {
 	return fmt.Errorf("%w; to run a command of that name: --wait -- %s", err, word)
 }
 
-// checkFallback refuses a list whose end is never reached, and a list that conflicts with another flag.
+// checkFallback refuses a list with a step that would never be tried, and one that conflicts with another flag.
 func (w *WaitFlags) checkFallback(cmd *cobra.Command) error {
 	last := len(w.Fallback) - 1
 	for i, word := range w.Fallback {

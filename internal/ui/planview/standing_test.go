@@ -23,7 +23,7 @@ func TestStanding(t *testing.T) {
 		want  string
 	}{
 		{status.Standing{Want: "1 GPU", Place: 3, Of: 12, Holders: held}, 0,
-			"waiting for 1 GPU, 3rd of 12; GPU 0: train.py of alice (PID 4242) since 12:00; GPU 1: python of bob since 2026-02-27 15:00; GPU 2: jupyter of carol; GPU 3: unhealthy"},
+			"waiting for 1 GPU, 3rd of 12; GPU 0: train.py of alice (PID 4242) since 12:00; GPU 1: python of bob since 27 Feb 15:00; GPU 2: jupyter of carol; GPU 3: unhealthy"},
 		{status.Standing{Want: "1 GPU", Place: 3, Of: 12, Holders: held}, 60, "waiting for 1 GPU, 3rd of 12; GPU 0: train.py of alice; G..."},
 		{status.Standing{Want: "1 GPU", Place: 3, Of: 12, Holders: held}, 70, "waiting for 1 GPU, 3rd of 12; GPU 0: train.py of alice since 12:00;..."},
 		{status.Standing{Want: "1 GPU", Place: 3, Of: 3, Holders: held[:1]}, 40 - len("gpuard: ") - 1, "3rd of 3; GPU 0: train.py of..."},

@@ -199,7 +199,7 @@ func historyView(w io.Writer, list []queue.Entry, now time.Time, t console.Term)
 			r.State.Style = console.Dim
 		}
 		if e.Ended != nil {
-			r.Ended = endedText(*e.Ended, now)
+			r.Ended = console.ClockText(*e.Ended, now)
 		}
 		if e.Seconds > 0 {
 			r.Since = console.ElapsedText(time.Duration(e.Seconds * float64(time.Second)))
@@ -212,15 +212,6 @@ func historyView(w io.Writer, list []queue.Entry, now time.Time, t console.Term)
 	}
 	v.WriteTable(heads, rows)
 	_, _ = io.WriteString(w, v.Out.String())
-}
-
-// endedText is when a job ended, with the day if it was not today.
-func endedText(at, now time.Time) string {
-	at = at.In(now.Location())
-	if at.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		return at.Format("15:04")
-	}
-	return at.Format("2 Jan 15:04")
 }
 
 // usedText is how often a job was started, if more than once, and what was measured of it, behind its title.
