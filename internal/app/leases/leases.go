@@ -21,10 +21,10 @@ import (
 	"gpuard/internal/host/store"
 )
 
-// Status reads everything and reports the use of each device, or only of those named. That no device can be read is
+// Status reads what is shown and reports the use of each device, or only of those named. That no device can be read is
 // part of the report.
 func Status(ctx context.Context, host *machine.Host, only ...string) (status.Report, error) {
-	m, err := host.Read(ctx, gpu.Everything)
+	m, err := host.Read(ctx, gpu.Shown)
 	var none *gpu.Unavailable
 	if errors.As(err, &none) {
 		s := status.Of(gpu.Machine{Taken: time.Now()}, nil, time.Now(), none)

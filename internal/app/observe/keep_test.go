@@ -170,16 +170,16 @@ func TestPaced(t *testing.T) {
 		return m, nil
 	}, proc.New(t.TempDir()), 200*time.Millisecond, time.Minute)
 	for range 3 {
-		if m, err := read(t.Context(), gpu.Query{What: gpu.Everything}); err != nil || *m.Devices[0].Power != 1 {
+		if m, err := read(t.Context(), gpu.Query{What: gpu.Shown}); err != nil || *m.Devices[0].Power != 1 {
 			t.Errorf("%v, %v", m.Devices[0].Power, err)
 		}
 	}
 	time.Sleep(250 * time.Millisecond)
-	if m, _ := read(t.Context(), gpu.Query{What: gpu.Everything}); *m.Devices[0].Power != 4 {
+	if m, _ := read(t.Context(), gpu.Query{What: gpu.Shown}); *m.Devices[0].Power != 4 {
 		t.Errorf("later %v", *m.Devices[0].Power)
 	}
 	quick := gpu.Identity | gpu.Quick | gpu.Clocks
-	if want := []gpu.What{gpu.Everything, quick, quick, gpu.Everything}; !reflect.DeepEqual(asked, want) {
+	if want := []gpu.What{gpu.Shown, quick, quick, gpu.Shown}; !reflect.DeepEqual(asked, want) {
 		t.Errorf("asked for %b, want %b", asked, want)
 	}
 }

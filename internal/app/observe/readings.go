@@ -43,7 +43,7 @@ func Readings(ctx context.Context, host *machine.Host, args []string) error {
 	defer tick.Stop()
 	for {
 		var m message
-		found, err := read(ctx, gpu.Query{What: gpu.Everything})
+		found, err := read(ctx, gpu.Query{What: gpu.Shown})
 		switch {
 		case errors.As(err, &m.Unavailable):
 		case err != nil:
@@ -115,7 +115,7 @@ func paced(read machine.Reader, processes proc.FS, now, patience time.Duration) 
 	return func(ctx context.Context, query gpu.Query) (gpu.Machine, error) {
 		whole := time.Since(at) >= now
 		if !whole {
-			query.What &^= gpu.Power | gpu.Processes | gpu.Health | gpu.Links
+			query.What &^= gpu.Power | gpu.Processes | gpu.Health
 		}
 		if strings.Contains(last.Source, "nvml") { // nvidia-smi needs more; a device that is late is shown as such
 			var cancel context.CancelFunc

@@ -169,9 +169,9 @@ type What uint
 
 // Parts of a machine. Identity is always read.
 const (
-	Identity  What = 1 << iota // index, UUID, name, PCI, minor, compute capability, highest clock, MIG layout, memory total
+	Identity  What = 1 << iota // index, UUID, name, PCI, minor, compute capability, MIG layout, memory total
 	Quick                      // memory, utilisation, temperature, clock events
-	Clocks                     // clocks, and the temperature at which they are lowered
+	Clocks                     // clocks, the highest one, and the temperature at which they are lowered
 	Power                      // power and its limit
 	Processes                  // processes on each device
 	Links                      // link class between devices
@@ -182,7 +182,8 @@ const (
 
 	Load       = Quick | Clocks | Power
 	Health     = Faults | Modes
-	Everything = Identity | Load | Processes | Links | Health
+	Shown      = Identity | Load | Processes | Health
+	Everything = Shown | Links
 )
 
 // Query is what a reading is about: parts of the machine, of all its devices or of some.

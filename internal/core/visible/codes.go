@@ -131,7 +131,7 @@ func Codes() []Note {
 		{codeShowsAll, "an identifier that names no MIG device makes every GPU visible"},
 		{codeWholeGPU, "what looks like a MIG device is read as a whole GPU"},
 		{codeWrapped, "a number that does not fit 32 bits is cut and means another GPU, or none"},
-		{codeOlderDriver, "the driver's version is not known, and drivers before 550 differ"},
+		{codeOlderDriver, "how this machine's driver reads the value is not known, and drivers differ"},
 		{codeBase, "a number is read in base 8"},
 		{codeOlderROCm, "an older ROCm reads the value differently"},
 		{codeTorch, "PyTorch's own reading of the variables differs from that of the runtime below it"},

@@ -15,20 +15,24 @@ const cudaVariable = "CUDA_VISIBLE_DEVICES"
 const longestOrder = 1024
 
 // CUDA returns what a program that uses the CUDA driver sees: the NVIDIA devices that CUDA_VISIBLE_DEVICES lists,
-// numbered in the order of the list, or all of them in CUDA's own order. Where the machine's driver is not known, it is
-// read as since 550, with a note if older drivers show something else.
+// numbered in the order of the list, or all of them in CUDA's own order. Where it is not known how the machine's driver reads,
+// it is read as the newest drivers do, with a note if others show something else.
 //
-// Sources: "CUDA environment variables" in NVIDIA's CUDA Programming Guide; NVIDIA's MIG User Guide; and what libcuda
-// 470.256, 525.147, 535.261, 550.163 and 555.58 were observed to do (testdata, docs/explanation/what-your-program-sees.md).
+// Sources: "CUDA environment variables" in NVIDIA's CUDA Programming Guide; NVIDIA's MIG User Guide; what libcuda 470.256,
+// 525.147, 535.261, 545.29, 550.163, 555.58, 570.133, 570.195, 580.178 and 595.99 were observed to do over invented GPUs, and 580.159
+// on an H200 (testdata, docs/explanation/what-your-program-sees.md).
 func CUDA(env Env, m gpu.Machine) View {
-	rules, known := driverRules(m.Driver)
+	rules, others := driverRules(m.Driver)
 	v := cudaView(env, m, rules)
-	if known {
-		return v
+	var differ []string
+	for _, o := range others {
+		if other := cudaView(env, m, o); !slices.Equal(other.Visible, v.Visible) {
+			differ = append(differ, fmt.Sprintf("%s shows %s", o, other.describe()))
+		}
 	}
-	if older := cudaView(env, m, before550); !slices.Equal(older.Visible, v.Visible) {
+	if len(differ) > 0 {
 		value, _ := env.Lookup(cudaVariable)
-		v.Notes = append(v.Notes, variable{cudaVariable, value}.note(codeOlderDriver, "drivers before 550 show %s here, and which driver this machine has is not known", older.describe()))
+		v.Notes = append(v.Notes, variable{cudaVariable, value}.note(codeOlderDriver, "drivers differ here, and how this machine's reads it is not known: %s", strings.Join(differ, ", ")))
 	}
 	return v
 }
@@ -56,18 +60,26 @@ func cudaView(env Env, m gpu.Machine, rules cudaRules) View {
 	return view("cuda", chosen, notes)
 }
 
-// cudaRules are which of NVIDIA's two ways to read a list a driver follows. They differ in what begins with MIG-, and in
-// how long a value may be.
+// cudaRules are which of NVIDIA's ways to read a list a driver follows, the oldest first. They differ in how long a value may be, in
+// what begins with MIG-, and in what may stand in an identifier.
 type cudaRules int
 
 const (
-	since550  cudaRules = iota // 550 and 555 were observed to answer alike
-	before550                  // 470, 525 and 535 were observed to answer alike
+	before545 cudaRules = iota // 470, 525 and 535 were observed to answer alike
+	since545                   // 545
+	since550                   // 550 and 555
+	since570                   // 570
+	since580                   // 580 and 595
 )
+
+// String names the drivers.
+func (r cudaRules) String() string {
+	return [...]string{"a driver before 545", "driver 545", "driver 550", "driver 570", "driver 580"}[r]
+}
 
 // tooLong is the size in bytes from which the driver takes CUDA_VISIBLE_DEVICES for unset.
 func (r cudaRules) tooLong() int {
-	if r == before550 {
+	if r == before545 {
 		return 1024
 	}
 	return 2625 // room for 64 identifiers of 40 letters
@@ -77,17 +89,28 @@ func (r cudaRules) tooLong() int {
 // writes beyond its room for 64 identifiers.
 const mostSlices = 1024
 
-// driverRules are the rules of a driver of this version; known is false where none of its age was observed.
-func driverRules(version string) (rules cudaRules, known bool) {
+// driverRules are the rules of a driver of this version, and those that it may follow instead where none of its age was observed.
+func driverRules(version string) (rules cudaRules, others []cudaRules) {
 	major, _, _ := strings.Cut(version, ".")
 	switch n, err := strconv.Atoi(major); {
 	case err != nil || n < 100: // absent, or another vendor's
-		return since550, false
+		return since580, []cudaRules{before545, since545, since550, since570}
 	case n <= 535:
-		return before550, true
-	default:
-		return since550, n >= 550
+		return before545, nil
+	case n < 545:
+		return before545, []cudaRules{since545}
+	case n < 550:
+		return since545, nil
+	case n <= 555:
+		return since550, nil
+	case n < 570:
+		return since550, []cudaRules{since570}
+	case n == 570:
+		return since570, nil
+	case n < 580:
+		return since570, []cudaRules{since580}
 	}
+	return since580, nil
 }
 
 // cudaList is what CUDA_VISIBLE_DEVICES selects, before the rule that a process sees one MIG device.
@@ -183,7 +206,7 @@ func (r *cudaReader) apply() []choice {
 	tokens := strings.Split(r.value, ",")
 	entry := r.number
 	switch {
-	case strings.HasPrefix(r.value, "GPU-"), strings.HasPrefix(r.value, "MIG-") && r.rules == since550:
+	case strings.HasPrefix(r.value, "GPU-"), strings.HasPrefix(r.value, "MIG-") && r.rules >= since550:
 		entry = r.readIdentifier
 		if strings.HasPrefix(r.value, "MIG-") && len(r.value) > mostSlices {
 			r.add(codeUndocumented, "it begins with MIG- and has %d bytes; from %d on, libcuda 550 shows nothing, and 555 reads it or ends the program", len(r.value), mostSlices+1)

@@ -69,7 +69,7 @@ func cudaCases() []cudaCase {
 		{"identifier after number", "L", set("0,GPU-9e8d35e3"), u8, "0", "mixed-forms"},
 		{"blank before identifier", "L", set("GPU-9942190a, GPU-9e8d35e3"), u8, "0", "mixed-forms"},
 		{"blank at the start", "L", set(" GPU-9942190a"), u8, "", "unknown-uuid"},
-		{"blank at the end", "L", set("GPU-9942190a "), u8, "0", ""},
+		{"blank at the end", "L", set("GPU-9942190a "), u8, "", "unknown-uuid"},
 		{"small letters", "L", set("gpu-9942190a"), u8, "", "unknown-uuid"},
 		{"capital digits", "L", set("GPU-9942190A"), u8, "0", ""},
 		{"leading zero", "L", set("010"), g16, "10", ""},
@@ -94,7 +94,7 @@ func cudaCases() []cudaCase {
 		{"two MIG devices", "O", set("MIG-01000000-0000-5000-8000-000000000000,MIG-00000000-0000-5000-8000-000000000000"), mig, "0/1", "mig-one-slice"},
 		{"number of a split GPU", "O", set("0"), mig, "0/0", "mig-first-slice"},
 		{"unset on a split GPU", "O", nil, mig, "0/0", "mig-first-slice"},
-		{"MIG prefix", "R", set("MIG-01"), mig, "0/1", "undocumented older-driver-differs"},
+		{"MIG prefix", "R", set("MIG-01"), mig, "0/1", "undocumented"},
 		{"MIG after number", "L", set("0,MIG-01000000-0000-5000-8000-000000000000"), split(2, 1), "0", "mixed-forms undocumented"},
 		{"MIG and whole", "R", nil, split(3, 1), "1/0", "mig-first-slice mig-one-slice undocumented"},
 		{"fastest first", "D", set("0"), mixed(), "1", "fastest-first-guess"},
@@ -121,12 +121,6 @@ func TestCUDAConformance(t *testing.T) {
 }
 
 func TestCUDAOrder(t *testing.T) {
-	clocks := same(gpu.NVIDIA, 3)
-	for i, mhz := range []int{1500, 1980, 1700} {
-		clocks.Devices[i].Name = []string{"A", "B", "C"}[i]
-		clocks.Devices[i].Compute = &gpu.Capability{Major: 9}
-		clocks.Devices[i].ClockSMMax = new(mhz)
-	}
 	memory := same(gpu.NVIDIA, 2)
 	memory.Devices[0].Name, memory.Devices[0].MemoryTotal = "A100 40G", new(40*gpu.GiB)
 	memory.Devices[1].Name, memory.Devices[1].MemoryTotal = "A100 80G", new(80*gpu.GiB)
@@ -144,7 +138,6 @@ func TestCUDAOrder(t *testing.T) {
 		machine     gpu.Machine
 		want, notes string
 	}{
-		{"clocks", nil, clocks, "1,2,0", "fastest-first-guess"},
 		{"memory", nil, memory, "1,0", "fastest-first-guess"},
 		{"a reading that one device lacks does not count", nil, partial, "0,1", "fastest-first-guess"},
 		{"FASTEST_FIRST in words", Env{"CUDA_DEVICE_ORDER=FASTEST_FIRST"}, mixed(), "1,0", "fastest-first-guess"},
@@ -191,7 +184,7 @@ func TestCUDASpecialMachines(t *testing.T) {
 		{"none with an MPS server", append(set("-1"), "CUDA_MPS_PIPE_DIRECTORY=/tmp/nvidia-mps"), both, "", ""},
 		{"other variables", Env{"NVIDIA_VISIBLE_DEVICES=none", "CUDA_VISIBLE_DEVICESX=1", "nonsense"}, both, "0,1", ""},
 		{"parent of a split GPU by identifier", set("GPU-3eb79700"), split(1, 0), "0/0", "mig-first-slice"},
-		{"MIG device twice", set("MIG-00000000-0000-5000-8000-000000000000,MIG-00000000-0000-5000-8000-000000000000"), split(1, 0), "", "duplicate older-driver-differs"},
+		{"MIG device twice", set("MIG-00000000-0000-5000-8000-000000000000,MIG-00000000-0000-5000-8000-000000000000"), split(1, 0), "", "duplicate"},
 		{"MIG then number", set("MIG-00000000-0000-5000-8000-000000000000,0"), split(2, 0), "0/0", "mixed-forms"},
 		{"MIG prefix of many", set("MIG-0"), split(1, 0), "", "unknown-uuid"},
 	} {
@@ -220,7 +213,26 @@ func TestCUDAGenerations(t *testing.T) {
 		{"555.58.02", whole, long(2624), "2", ""},
 		{"555.58.02", whole, long(2625), "0,1,2,3", "value-too-long"},
 		{"", whole, long(1024), "2", "older-driver-differs"},
-		{"545.23.06", whole, long(1024), "2", "older-driver-differs"}, // between the two that are known
+		{"545.29.06", whole, long(1024), "2", ""},
+		{"545.29.06", whole, long(2625), "0,1,2,3", "value-too-long"},
+		{"545.29.06", whole, set("MIG-ffff"), "0,1,2,3", "shows-all-gpus"},
+		{"541.10", whole, long(1024), "0,1,2,3", "value-too-long older-driver-differs"}, // between two that are known
+		{"555.58.02", whole, set("GPU-000000a1,GPU-000000a2"), "1,2", ""},
+		{"570.195.03", whole, set("GPU-000000a1,GPU-000000a2"), "", "unknown-uuid"}, // reads on behind the comma
+		{"570.195.03", whole, set("GPU-000000a1"), "1", ""},
+		{"570.195.03", whole, set("GPU-000000a1-aaaa-bbbb-cccc-0123456789ab,GPU-000000a2"), "1,2", ""},
+		{"570.195.03", whole, set("GPU-000000a1aaaabbbbcccc0123456789ab,1"), "1", "mixed-forms"},
+		{"580.159.04", whole, set("GPU-000000a1,GPU-000000a2"), "1,2", ""},
+		{"580.159.04", whole, set("GPU-000000a1x"), "", "unknown-uuid"},
+		{"580.159.04", whole, set("GPU-000000a1 "), "", "unknown-uuid"},
+		{"580.159.04", whole, set("GPU-000000a1-aaaa-bbbb-cccc-0123456789abx"), "1", "junk-ignored"},
+		{"580.159.04", whole, set("GPU-0-0-0-0-0-0-a1"), "1", ""},
+		{"580.159.04", same(gpu.NVIDIA, 1), set("GPU--"), "0", ""}, // no digits are the beginning of all
+		{"580.159.04", whole, set("GPU--"), "", "ambiguous-uuid"},
+		{"565.57.01", whole, set("GPU-000000a1,GPU-000000a2"), "1,2", "older-driver-differs"},
+		{"575.57.08", whole, set("GPU-000000a1,GPU-000000a2"), "", "unknown-uuid older-driver-differs"},
+		{"", whole, set("GPU-000000a1"), "1", ""},
+		{"", whole, set("GPU-000000a1,GPU-000000a2"), "1,2", "older-driver-differs"},
 		{"470.256.02", whole, set("MIG-ffff"), "0,1,2,3", "shows-all-gpus"},
 		{"580.95.05", whole, set("MIG-ffff"), "", "unknown-uuid"},
 		{"", whole, set("MIG-ffff"), "", "unknown-uuid older-driver-differs"},
@@ -282,6 +294,16 @@ func TestNotesNameWhatWasLost(t *testing.T) {
 	wellFormed(t, same(gpu.NVIDIA, 4), long)
 	if n := len(long.Notes[0].Text); n > 500 {
 		t.Errorf("a long value makes a note of %d bytes", n)
+	}
+}
+
+// TestShortened: 570 reads the beginning of an identifier at the end of a list, and the note says what to write elsewhere.
+func TestShortened(t *testing.T) {
+	m := same(gpu.NVIDIA, 4)
+	m.Driver = "570.195.03"
+	const want = `"GPU-000000a1" matches no NVIDIA GPU and ends the list; dropped with it: "GPU-000000a2"; driver 570 reads the beginning of an identifier only at the end of a list: write GPU-000000a1-aaaa-bbbb-cccc-0123456789ab`
+	if notes := CUDA(set("GPU-000000a1,GPU-000000a2"), m).Notes; len(notes) != 1 || !strings.HasSuffix(notes[0].Text, want) {
+		t.Errorf("got %v\nwant %s", notes, want)
 	}
 }
 

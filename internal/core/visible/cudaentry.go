@@ -133,13 +133,16 @@ func isIdentifier(s string) bool {
 // readIdentifier reads an entry of a list that began with an identifier.
 func (r *cudaReader) readIdentifier(tokens []string, i int) (choice, bool) {
 	entry := tokens[i]
-	ofSlice := strings.HasPrefix(entry, "MIG-") && r.rules == since550
+	ofSlice := strings.HasPrefix(entry, "MIG-") && r.rules >= since550
 	if !strings.HasPrefix(entry, "GPU-") && !ofSlice {
 		r.add(codeMixed, "entry %s ends the list, which began with %s… identifiers%s", quoted(entry), r.value[:4], rest(tokens, i))
 		return choice{}, false
 	}
-	digits, tail := uuidDigits(entry[4:])
-	found := whole(r.findByDigits(digits))
+	digits, tail, readable := r.rules.readUUID(r.textOf(tokens, i)[4:])
+	var found []choice
+	if readable {
+		found = whole(r.findByDigits(digits))
+	}
 	if ofSlice {
 		if c, ok := r.findSlice(entry); ok {
 			return c, true
@@ -147,7 +150,7 @@ func (r *cudaReader) readIdentifier(tokens []string, i int) (choice, bool) {
 		found = slices.DeleteFunc(found, func(c choice) bool { return c.dev.UsesMIG() })
 	}
 	if len(found) == 1 {
-		if strings.Trim(tail, blanks) != "" {
+		if tail, _, _ = strings.Cut(tail, ","); strings.Trim(tail, blanks) != "" {
 			r.add(codeJunk, "what follows the identifier in %s is ignored", quoted(entry))
 		}
 		if ofSlice {
@@ -185,10 +188,25 @@ func (r *cudaReader) noteUnknown(tokens []string, i int, several bool) {
 	if strings.HasPrefix(tokens[i], "MIG-") {
 		what = "matches no MIG device"
 	}
+	if full := r.shortened(tokens, i); full != "" {
+		hint = "; driver 570 reads the beginning of an identifier only at the end of a list: write " + full
+	}
 	if several {
 		code, what, hint = codeAmbiguous, "is the beginning of several identifiers", ""
 	}
 	r.add(code, "%s %s and ends the list%s%s", quoted(tokens[i]), what, rest(tokens, i), hint)
+}
+
+// shortened is the whole identifier that driver 570 would have found by this entry at the end of the list.
+func (r *cudaReader) shortened(tokens []string, i int) string {
+	if r.rules != since570 || i == len(tokens)-1 || !isIdentifier(tokens[i]) {
+		return ""
+	}
+	digits, _, ok := strictDigits(tokens[i][4:])
+	if found := r.findByDigits(digits); ok && digits != "" && len(found) == 1 {
+		return string(found[0].UUID)
+	}
+	return ""
 }
 
 // readOlderSlices reads a list that begins with MIG- as drivers before 550 do. One that names no MIG device does not empty
@@ -220,10 +238,10 @@ func (r *cudaReader) readOlderSlices(tokens []string) []choice {
 // without instances the first slice.
 func (r *cudaReader) readOlderPath(tokens []string) []choice {
 	parent, path, _ := strings.Cut(strings.TrimPrefix(r.value, "MIG-GPU-"), "/")
-	digits, _ := uuidDigits(parent)
+	digits, _, readable := r.rules.readUUID(parent)
 	found := r.findByDigits(digits)
-	if len(found) != 1 {
-		r.noteUnknown(tokens, 0, len(found) > 1)
+	if !readable || len(found) != 1 {
+		r.noteUnknown(tokens, 0, readable && len(found) > 1)
 		return nil
 	}
 	d := found[0]
@@ -245,10 +263,10 @@ func (r *cudaReader) readOlderPath(tokens []string) []choice {
 	return nil
 }
 
-// findByDigits finds the whole devices whose identifiers begin so. No digits are those of none.
+// findByDigits finds the whole devices whose identifiers begin so.
 func (r *cudaReader) findByDigits(digits string) (found []*gpu.Device) {
 	for _, d := range r.devices {
-		if digits != "" && strings.HasPrefix(plainDigits(d.UUID), digits) {
+		if strings.HasPrefix(plainDigits(d.UUID), digits) {
 			found = append(found, d)
 		}
 	}
@@ -260,20 +278,60 @@ func (r *cudaReader) listSlices() []choice {
 	return slices.DeleteFunc(everything(r.devices), func(c choice) bool { return c.mig == nil })
 }
 
-// uuidDigits reads the hexadecimal digits of an identifier as the driver does, which calls sscanf("%1x") at each place:
-// 32 at most, in small or capital letters, a hyphen allowed after each. Blanks are skipped to the next digit, but the
-// place moves by one, so that " d" is read as "dd". The tail is what is left.
+// uuidSize is how many hexadecimal digits an identifier has.
+const uuidSize = 32
+
+// textOf is what the driver reads an entry from: 570 reads on behind its comma.
+func (r *cudaReader) textOf(tokens []string, i int) string {
+	if r.rules == since570 {
+		return strings.Join(tokens[i:], ",")
+	}
+	return tokens[i]
+}
+
+// readUUID reads the hexadecimal digits of what follows "GPU-" or "MIG-"; the tail is what the driver does not look at. It is not
+// readable where the driver finds no device by it, whatever the machine has.
+func (r cudaRules) readUUID(s string) (digits, tail string, readable bool) {
+	if r < since570 {
+		digits, tail = uuidDigits(s)
+		return digits, tail, digits != ""
+	}
+	digits, tail, readable = strictDigits(s)
+	return digits, tail, readable && s != ""
+}
+
+// uuidDigits reads as drivers before 570 do, which call sscanf("%1x") at each place: 32 digits at most, in small or capital letters,
+// a hyphen allowed after each. Blanks are skipped to the next digit, but the place moves by one, so that " d" is read as "dd".
 func uuidDigits(s string) (digits, tail string) {
 	var read []byte
-	for len(read) < 32 {
+	for len(read) < uuidSize {
 		next := strings.TrimLeft(s, blanks)
-		if next == "" || !strings.Contains("0123456789abcdefABCDEF", next[:1]) {
+		if next == "" || !strings.Contains(hexDigits, next[:1]) {
 			break
 		}
 		read = append(read, next[0])
 		s = strings.TrimPrefix(s[1:], "-")
 	}
 	return strings.ToLower(string(read)), s
+}
+
+// strictDigits reads as drivers since 570 do: 32 digits, at most those of the first 36 characters, with hyphens anywhere and nothing
+// else between them.
+func strictDigits(s string) (digits, tail string, ok bool) {
+	const room = 36 // of an identifier with its hyphens
+	var read []byte
+	for i := range min(len(s), room) {
+		switch {
+		case len(read) == uuidSize:
+			return strings.ToLower(string(read)), s[i:], true
+		case s[i] == '-':
+		case strings.IndexByte(hexDigits, s[i]) < 0:
+			return "", s[i:], false
+		default:
+			read = append(read, s[i])
+		}
+	}
+	return strings.ToLower(string(read)), s[min(len(s), room):], true
 }
 
 // plainDigits are the hexadecimal digits of a whole device's identifier.

@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/core/gpu"
 )
 
-// same returns n devices of one model, UUIDs GPU-00000000-…, PCI order equal to index order.
+// same returns n devices of one model with a driver of today, UUIDs GPU-00000000-…, PCI order equal to index order.
 func same(vendor gpu.Vendor, n int) gpu.Machine {
-	var m gpu.Machine
+	m := gpu.Machine{Driver: "580.159.04"}
 	for i := range n {
 		id := gpu.UUID(fmt.Sprintf("GPU-%08x-aaaa-bbbb-cccc-0123456789ab", 0xa0+i))
 		if vendor == gpu.AMD {

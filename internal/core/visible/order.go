@@ -82,23 +82,17 @@ func sameModel(devices []*gpu.Device) bool {
 	return true
 }
 
-// faster compares by compute capability, top clock and memory. A reading counts only when every device has it, because
+// faster compares by compute capability and memory. A reading counts only when every device has it, because
 // otherwise the comparison would not be an order.
 func faster(devices []*gpu.Device) func(a, b *gpu.Device) int {
-	compute, clock, memory := true, true, true
+	compute, memory := true, true
 	for _, d := range devices {
 		compute = compute && d.Compute != nil
-		clock = clock && d.ClockSMMax != nil
 		memory = memory && d.MemoryTotal != nil
 	}
 	return func(a, b *gpu.Device) int {
 		if compute {
 			if c := cmp.Or(cmp.Compare(b.Compute.Major, a.Compute.Major), cmp.Compare(b.Compute.Minor, a.Compute.Minor)); c != 0 {
-				return c
-			}
-		}
-		if clock {
-			if c := cmp.Compare(*b.ClockSMMax, *a.ClockSMMax); c != 0 {
 				return c
 			}
 		}

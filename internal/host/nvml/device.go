@@ -139,7 +139,6 @@ func (r *reader) identity() {
 	if major, minor, ok := r.pair("nvmlDeviceGetCudaComputeCapability"); ok {
 		d.Compute = &gpu.Capability{Major: int(major), Minor: int(minor)}
 	}
-	d.ClockSMMax = r.numberOf("nvmlDeviceGetMaxClockInfo", clockSM) // CUDA numbers the fastest first
 }
 
 // size reads memory and MIG devices. It is a part of its own, so that a device that hangs here keeps its identity.

@@ -33,6 +33,7 @@ func (r *reader) readClocks() {
 	d := &r.device
 	d.ClockSM = r.numberOf("nvmlDeviceGetClockInfo", clockSM)
 	d.ClockMemory = r.numberOf("nvmlDeviceGetClockInfo", clockMemory)
+	d.ClockSMMax = r.numberOf("nvmlDeviceGetMaxClockInfo", clockSM)
 }
 
 func (r *reader) power() {

@@ -147,7 +147,7 @@ func (l *Library) remember(answers []answer, limit time.Duration) {
 		}
 		if d.UUID != "" {
 			l.known[i] = gpu.Device{Index: i, UUID: d.UUID, Name: d.Name, Vendor: d.Vendor, PCI: d.PCI, Minor: d.Minor,
-				MemoryTotal: d.MemoryTotal, Compute: d.Compute, ClockSMMax: d.ClockSMMax, MIGMode: d.MIGMode, MIG: layout(d.MIG)}
+				MemoryTotal: d.MemoryTotal, Compute: d.Compute, MIGMode: d.MIGMode, MIG: layout(d.MIG)}
 		} else if old := l.known[i]; old.UUID != "" {
 			old.Problem = d.Problem
 			*d = old

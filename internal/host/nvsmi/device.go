@@ -21,7 +21,7 @@ func (g *xmlGPU) device() gpu.Device {
 		Temperature:    whole(g.Temp, "C"),
 		TempSlowdown:   whole(g.TempSlow, "C"),
 		TempMargin:     whole(g.TempLeft, "C"),
-		Power:          first(watts, g.Power.Instant, g.Power.Draw, g.PowerOld.Draw, g.Power.Average),
+		Power:          first(watts, g.Power.Average, g.Power.Draw, g.PowerOld.Draw, g.Power.Instant),
 		PowerLimit:     first(watts, g.Power.Current, g.PowerOld.Enforced, g.PowerOld.Limit),
 		ClockSM:        whole(g.ClockSM, "MHz"),
 		ClockSMMax:     whole(g.ClockMax, "MHz"),
@@ -75,7 +75,7 @@ func uuid(s, prefix string) gpu.UUID {
 // problem finds the texts that replace readings of a lost device. They are those of nvmlErrorString for
 // NVML_ERROR_GPU_IS_LOST and NVML_ERROR_RESET_REQUIRED.
 func (g *xmlGPU) problem() string {
-	texts := []string{g.Name, g.UUID, g.Memory.Total, g.Memory.Used, g.Util, g.Temp, g.Persistence, g.ClockSM, g.Power.Instant, g.Power.Draw, g.PowerOld.Draw}
+	texts := []string{g.Name, g.UUID, g.Memory.Total, g.Memory.Used, g.Util, g.Temp, g.Persistence, g.ClockSM, g.Power.Average, g.Power.Draw, g.PowerOld.Draw, g.Power.Instant}
 	for _, p := range []struct{ driver, ours string }{{"gpu is lost", "GPU is lost"}, {"gpu requires reset", "GPU needs a reset"}} {
 		for _, s := range texts {
 			if strings.Contains(strings.ToLower(s), p.driver) {

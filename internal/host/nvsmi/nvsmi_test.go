@@ -99,7 +99,7 @@ func TestParseNewDriver(t *testing.T) {
 	want := gpu.Device{
 		Index: 0, UUID: "GPU-aaaaaaaa-0000-1111-2222-000000000550", Name: "NVIDIA H100 80GB HBM3", Vendor: gpu.NVIDIA, PCI: "0000:17:00.0", Minor: new(0),
 		MemoryTotal: new(81559 * gpu.MiB), MemoryUsed: new(61440 * gpu.MiB), MemoryReserved: new(551 * gpu.MiB), Utilization: new(0.98), Temperature: new(58), TempMargin: new(29),
-		Power: new(512.34), PowerLimit: new(700.0), ClockSM: new(1755), ClockSMMax: new(1980), ClockMemory: new(2619),
+		Power: new(501.0), PowerLimit: new(700.0), ClockSM: new(1755), ClockSMMax: new(1980), ClockMemory: new(2619),
 		ClockEvents: []string{"sw_power_cap", "sw_thermal_slowdown", "display_clock_setting"}, ECC: new(true), ECCCorrected: new(int64(41)), ECCUncorrected: new(int64(55)),
 		RemappedRows: &gpu.RemappedRows{Correctable: 4, Uncorrectable: 2, Pending: true}, RecoveryAction: "drain_and_reset", Persistence: new(true), ComputeMode: "default", MIGMode: new(false),
 	}
@@ -116,6 +116,25 @@ func TestParseNewDriver(t *testing.T) {
 		{PID: 900003, GPU: first, Memory: new(100 * gpu.MiB), Command: `python3 <b>& "x" &#0; [31m</used_memory>`, Kind: gpu.ComputeProcess},
 		{PID: 900004, GPU: first, Kind: gpu.ComputeProcess},
 	})
+}
+
+// TestSameCard: of an H200 nvidia-smi and the library said the same at the same time, but for what only the library says.
+func TestSameCard(t *testing.T) {
+	said, err := gpu.Decode(fixture(t, "driver-580.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := parsed(t, "driver-580.xml")
+	same(t, "versions", []string{m.Driver, m.CUDA}, []string{said.Driver, said.CUDA})
+	want := said.Devices[0]
+	want.Compute, want.TempSlowdown, want.NUMA, want.Links = nil, nil, nil, nil
+	got := m.Devices[0]
+	if rounded := *got.MemoryReserved - *want.MemoryReserved; rounded < 0 || rounded >= gpu.MiB {
+		t.Errorf("reserved: %v and %v", *got.MemoryReserved, *want.MemoryReserved)
+	}
+	same(t, "power", fmt.Sprintf("%.2f", *got.Power), fmt.Sprintf("%.2f", *want.Power))
+	got.MemoryReserved, got.Power, got.DisplayActive = want.MemoryReserved, want.Power, want.DisplayActive
+	same(t, "H200", got, want)
 }
 
 func TestParseMIG(t *testing.T) {
@@ -286,7 +305,7 @@ func TestParseListIgnoresWhatItDoesNotKnow(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, name := range []string{"driver-470.xml", "driver-550.xml", "mig.xml", "lost.xml", "mig.list"} {
+	for _, name := range []string{"driver-470.xml", "driver-550.xml", "driver-580.xml", "mig.xml", "lost.xml", "mig.list"} {
 		f.Add(fixture(f, name))
 	}
 	f.Add([]byte(one))

@@ -87,9 +87,9 @@ type xmlMemory struct {
 }
 
 type xmlPower struct {
-	Instant  string `xml:"instant_power_draw"`
+	Average  string `xml:"average_power_draw"` // of a second, which the library says where there is one
 	Draw     string `xml:"power_draw"`
-	Average  string `xml:"average_power_draw"`
+	Instant  string `xml:"instant_power_draw"`
 	Current  string `xml:"current_power_limit"`
 	Enforced string `xml:"enforced_power_limit"`
 	Limit    string `xml:"power_limit"`

@@ -1,5 +1,6 @@
 // Controls of a GPU (class 2080).
 #include "controls.h"
+#include "preload.h"
 
 #include <stdio.h>
 
@@ -217,24 +218,58 @@ uint32_t engines(const struct call *c)
     return OK;
 }
 
+static uint32_t gpcs(const struct gpu *g) { return g->multiprocessors >= 98 ? 7 : (g->multiprocessors + 13) / 14; }
+
+// tpcs is the mask of the groups of two multiprocessors of a GPC.
+static uint32_t tpcs(uint32_t gpc) { return gpc < 5 ? 0xff : 0x7f; }
+
 uint32_t gpc_mask(const struct call *c)
 {
-    uint32_t n = c->gpu->multiprocessors >= 98 ? 7 : (c->gpu->multiprocessors + 13) / 14;
-    put32(c->p, 16, (1u << n) - 1);
+    put32(c->p, 16, (1u << gpcs(c->gpu)) - 1);
     return OK;
 }
 
 uint32_t tpc_mask(const struct call *c)
 {
-    put32(c->p, 20, get32(c->p, 16) < 5 ? 0xff : 0x7f);
+    put32(c->p, 20, tpcs(get32(c->p, 16)));
     return OK;
 }
 
+// floorsweeping answers what parts of the GPU are there, a list of questions: kind, status, and either an answer or a GPC and its answer.
+uint32_t floorsweeping(const struct call *c)
+{
+    enum { HEAD = 8, EACH = 20, GPC_COUNT = 1, CHIPLET_GPC_MAP = 2, TPC_MASK = 3, PPC_MASK = 4 };
+    for (uint32_t k = 0; k < (get32(c->p, 0) & 0xffff) && k < 96; k++) {
+        uint8_t *at = c->p + HEAD + EACH * k;
+        const uint32_t kind = get32(at, 0) & 0xffff, gpc = get32(at, 8);
+        put32(at, 4, OK);
+        switch (kind) {
+        case GPC_COUNT:
+            put32(at, 8, gpcs(c->gpu));
+            break;
+        case CHIPLET_GPC_MAP:
+            put32(at, 12, gpc);
+            break;
+        case TPC_MASK:
+            put32(at, 12, tpcs(gpc));
+            break;
+        case PPC_MASK:
+            put32(at, 12, 7);
+            break;
+        default:
+            say("what is there of kind %u: unknown\n", kind);
+        }
+    }
+    return OK;
+}
+
+// multiprocessor_order: where each is. 580 asks for three numbers more of each than older drivers do.
 uint32_t multiprocessor_order(const struct call *c)
 {
-    const uint32_t groups = c->gpu->multiprocessors / 2;
-    for (uint32_t i = 0; i < c->gpu->multiprocessors && i < 512; i++) {
-        uint8_t *at = c->p + 12 * i;
+    enum { MOST = 512, TAIL = 24, VIRTUAL_TPC = 16 };
+    const uint32_t groups = c->gpu->multiprocessors / 2, each = (c->size - TAIL) / MOST;
+    for (uint32_t i = 0; i < c->gpu->multiprocessors && i < MOST; i++) {
+        uint8_t *at = c->p + each * i;
         uint32_t group = i % groups;
         put16(at, 0, group % 7);
         put16(at, 2, group / 7);
@@ -242,9 +277,11 @@ uint32_t multiprocessor_order(const struct call *c)
         put16(at, 6, group);
         put16(at, 8, group % 7);
         put16(at, 10, group / 7);
+        if (each > VIRTUAL_TPC)
+            put16(at, VIRTUAL_TPC, group);
     }
-    put16(c->p, 6144, c->gpu->multiprocessors);
-    put16(c->p, 6146, groups);
+    put16(c->p, each * MOST, c->gpu->multiprocessors);
+    put16(c->p, each * MOST + 2, groups);
     return OK;
 }
 

@@ -37,6 +37,24 @@ uint32_t attach_ids(const struct call *c)
     return OK;
 }
 
+// active_devices are the MIG devices of a GPU that is split, and the other GPUs: identifier, GPU instance, compute instance.
+uint32_t active_devices(const struct call *c)
+{
+    enum { WHOLE = 0xffffffff, EACH = 12 };
+    uint32_t n = 0;
+    for (int i = 0; i < gpu_count; i++) {
+        const int slices = gpus[i].mig == MIG_ON ? gpus[i].slice_count : 0;
+        for (int k = 0; k < (gpus[i].mig == MIG_ON ? slices : 1); k++) {
+            uint8_t *at = c->p + 4 + EACH * n++;
+            put32(at, 0, gpus[i].id);
+            put32(at, 4, slices == 0 ? WHOLE : gpus[i].slices[k].gpu_instance);
+            put32(at, 8, slices == 0 ? WHOLE : gpus[i].slices[k].compute_instance);
+        }
+    }
+    put32(c->p, 0, n);
+    return OK;
+}
+
 uint32_t id_info(const struct call *c)
 {
     const uint32_t more = c->size >= 40 ? 8 : 0; // of the pointer that the second version left out

@@ -28,6 +28,7 @@ static const struct control {
     {0x00000275, "NV0000_CTRL_CMD_GPU_GET_UUID_FROM_GPU_ID", MACHINE, uuid_from_id},
     {0x00000279, "NV0000_CTRL_CMD_GPU_QUERY_DRAIN_STATE", MACHINE, drain_state},
     {0x0000027b, "NV0000_CTRL_CMD_GPU_GET_MEMOP_ENABLE", MACHINE, memop_enable},
+    {0x00000288, "NV0000_CTRL_CMD_GPU_GET_ACTIVE_DEVICE_IDS", MACHINE, active_devices}, // since 570
     {0x00000d01, "NV0000_CTRL_CMD_CLIENT_GET_ADDR_SPACE_TYPE", MACHINE, address_space},
     {0x00000d02, "NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO", MACHINE, handle_info},
     {0x00800280, "NV0080_CTRL_CMD_GPU_GET_NUM_SUBDEVICES", GPU, one},
@@ -58,6 +59,7 @@ static const struct control {
     {0x20801803, "NV2080_CTRL_CMD_BUS_GET_PCI_BAR_INFO", GPU, bar_info},
     {0x20801823, "NV2080_CTRL_CMD_BUS_GET_INFO_V2", GPU, bus_info},
     {0x20802a0a, "NV2080_CTRL_CMD_CE_GET_ALL_CAPS", GPU, copy_engines},
+    {0x20803801, "NV2080_CTRL_CMD_GRMGR_GET_GR_FS_INFO", GPU, floorsweeping}, // since 580
     {0x20808159, "[clocks]", GPU, clocks},
     {0x20808513, "[temperatures, a list of instructions]", GPU, thermal},
     {0x20809009, "[clock domains]", GPU, clock_domains},

@@ -17,7 +17,7 @@ struct call {
 typedef uint32_t answer(const struct call *c);
 
 // control_machine.c
-answer build_version, gpu_ids, attach_ids, id_info, init_status, device_ids, pci_info, uuid_info, uuid_from_id,
+answer build_version, gpu_ids, attach_ids, active_devices, id_info, init_status, device_ids, pci_info, uuid_info, uuid_from_id,
     drain_state, memop_enable, address_space, handle_info, class_list, class_list_by_pointer,
     one, persistence;
 // write_uuid returns the number of bytes, with the zero of a text.
@@ -25,7 +25,7 @@ uint32_t write_uuid(const struct gpu *g, uint8_t *to, uint32_t flags);
 
 // control_gpu.c
 answer gpu_name, gpu_uuid, gpu_id, bus_pci_info, gpu_info, memory_info, bus_info, graphics_info, architecture_info,
-    bar_info, engines, gpc_mask, tpc_mask, multiprocessor_order, copy_engines, compute_mode, process_ids,
+    bar_info, engines, gpc_mask, tpc_mask, floorsweeping, multiprocessor_order, copy_engines, compute_mode, process_ids,
     process_info, thermal, clock_domains, load, performance_state, slowed_for, power_monitor, power, clocks;
 
 // control_mig.c
