@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gpuard/internal/gate"
+	"gpuard/internal/host/store"
 	"gpuard/test/fakegpu"
 )
 
@@ -97,6 +98,31 @@ func TestSpacesMounts(t *testing.T) {
 			}
 			same(t, "another machine", in("run -q --machine demo -- true").code, 0)
 			same(t, "a CPU job", in("run -q --cpu -- true").code, 0)
+		})
+	}
+}
+
+// TestSpacesOtherChoice: where a mount namespace has no /run/lock, or /run/gpuard, leases would be kept in /var/tmp, which the machine
+// shares and does not look into first. So a GPU that is leased outside would be given again.
+func TestSpacesOtherChoice(t *testing.T) {
+	gate.Need(t, "mountns")
+	if path, _ := store.Locate("/run", "/var/tmp"); strings.HasPrefix(path, "/var/tmp") {
+		t.Skip("this machine keeps leases in /var/tmp itself")
+	}
+	t.Parallel()
+	r := newRack(t, fakegpu.A100(0))
+	program := r.forEverybody()
+	for _, c := range []struct{ name, script, why, mount, gate string }{
+		{"root", apartAlone + `mount -t tmpfs none /run && exec $GO'`, "the machine keeps its leases in /run/", "/run/", "root"},
+		{"bubblewrap", asBob + `bwrap --dev-bind / / --tmpfs /run $GO`, "/run was mounted in here by uid 1", "/run", "bwrap"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			gate.Need(t, c.gate)
+			set := strings.NewReplacer("$GO", "env -u GPUARD_STATE "+program+" run --no-wait -- echo started")
+			got := run(t, r.inside(0, "env", set.Replace(c.script)))
+			same(t, "exit code", got.code, 125)
+			contains(t, got.err, "cannot lease a GPU here: "+c.why, "its leases in /var/tmp/gpuard would not be seen outside", "mount the host's "+c.mount)
+			same(t, "output", got.out, "")
 		})
 	}
 }

@@ -303,7 +303,7 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 // readTrees finds which processes belong to shared leases and to the lease that this request is inside of. It walks
 // /proc, so it is not called under the folder lock.
 func (q *request) readTrees(held []job.Lease) {
-	q.trees = registry.Trees(q.host, held)
+	q.trees = registry.Trees(q.host, q.machine, held)
 	if above := q.enclosingLeases(held); len(above) > 0 {
 		q.trees[above[0]] = append(q.trees[above[0]], registry.Inside(q.host, q.machine, held, above)...)
 	}

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 
@@ -22,12 +23,12 @@ func (h *Host) CheckShared(path string) error {
 	if err := store.Anonymous(); err != nil || h.PrivateState {
 		return err
 	}
-	sight, why, err := h.sight(path)
-	if err != nil || sight != space.Private {
+	seen, err := h.sight(path)
+	if err != nil || seen.Sight != space.Private {
 		return err
 	}
-	return fmt.Errorf("cannot lease a GPU here: %s, and its leases in %s would not be seen outside; mount the host's %[2]s here "+
-		"(that folder itself: whose %[3]s this is does not show), or use --private-state if no other user uses these GPUs", why, path, filepath.Dir(path))
+	return fmt.Errorf("cannot lease a GPU here: %s, and its leases in %s would not be seen outside; mount the host's %s here "+
+		"(that folder itself: whose %s this is does not show), or use --private-state if no other user uses these GPUs", seen.why, path, seen.missing, filepath.Dir(seen.missing))
 }
 
 // SharingNote says that it cannot be known whether others see the leases, "" where it can.
@@ -35,32 +36,57 @@ func (h *Host) SharingNote(path string) string {
 	if !h.Hardware() || h.PrivateState {
 		return ""
 	}
-	if sight, _, err := h.sight(path); err != nil || sight != space.Unclear {
+	if seen, err := h.sight(path); err != nil || seen.Sight != space.Unclear {
 		return ""
 	}
 	return fmt.Sprintf("cannot tell whether leases in %s are seen outside of this mount namespace; if they are not, GPUs are given away "+
 		"twice: mount the host's %[1]s here, or use --private-state if no other user uses these GPUs", path)
 }
 
+// shared is whether the machine's other users see a folder of leases.
+type shared struct {
+	space.Sight
+	why     string // they do not
+	missing string // the folder of theirs that has to be mounted then
+}
+
 // sight says whether the machine's other users see the folder path.
-func (h *Host) sight(path string) (s space.Sight, why string, err error) {
+func (h *Host) sight(path string) (shared, error) {
+	s := shared{missing: path}
 	initial, err := h.Proc.InitialPIDNamespace()
 	switch {
 	case err != nil:
-		return space.Unclear, "", err
+		return s, err
 	case !initial && h.wsl():
-		return space.Common, "", nil
+		s.Sight = space.Common
+		return s, nil
 	case !initial:
-		if s, mounted := h.Proc.MountSight(path); mounted {
-			return s, "", nil
+		if sight, mounted := h.Proc.MountSight(path); mounted {
+			s.Sight = sight
+			return s, nil
 		}
-		return space.Private, "this is a container or a private PID namespace", nil
+		s.Sight, s.why = space.Private, "this is a container or a private PID namespace"
+		return s, nil
 	}
-	s, why, err = h.Proc.Sight(path)
-	if s == space.Unclear && why != "" && h.Container() != "" {
-		s = space.Private
+	s.Sight, s.why, err = h.Proc.Sight(path)
+	if err == nil && s.Sight == space.Common && h.lacksBetter(path) {
+		var missing string
+		s.Sight, s.why, missing, err = h.Proc.ChoiceSight(path, h.Run, func(root string) string {
+			chosen, _ := store.Locate(filepath.Join(root, h.Run), filepath.Join(root, h.Tmp))
+			return chosen
+		})
+		s.missing = cmp.Or(missing, path)
 	}
-	return s, why, err
+	if s.Sight == space.Unclear && s.why != "" && h.Container() != "" {
+		s.Sight = space.Private
+	}
+	return s, err
+}
+
+// lacksBetter reports whether path was chosen because a better place for leases is missing here.
+func (h *Host) lacksBetter(path string) bool {
+	own, _ := h.Env.Lookup("GPUARD_STATE")
+	return own == "" && slices.Index(store.Candidates(h.Run, h.Tmp), path) > 0
 }
 
 // OwnerNote warns that the user who owns the state folder can remove leases; "" if root owns it.

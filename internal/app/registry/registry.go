@@ -128,10 +128,10 @@ func LeaseOf(host *machine.Host, m gpu.Machine, pid int, env visible.Env) (*job.
 // generations is how far up a lease is looked for: PPIDs that are read one after the other may go in a circle.
 const generations = 1000
 
-// Trees lists, by the ID of each shared lease, the processes that count against it: the descendants of its command, and
-// of those that hold it after the command's end. It walks /proc, so call it before the folder is locked. A lease that
+// Trees lists, by the ID of each shared lease, the processes of m that count against it: the descendants of its command, and
+// of those that hold it after the command's end, and the server of MPS. It walks /proc, so call it before the folder is locked. A lease that
 // appears later has no tree, and what it uses already counts as foreign until the next claim.
-func Trees(host *machine.Host, held []job.Lease) map[string][]int {
+func Trees(host *machine.Host, m gpu.Machine, held []job.Lease) map[string][]int {
 	roots := map[string][]int{}
 	for _, l := range held {
 		if l.Share <= 0 || l.Namespace != host.Proc.Namespace() {
@@ -150,5 +150,11 @@ func Trees(host *machine.Host, held []job.Lease) map[string][]int {
 			roots[l.ID] = append(roots[l.ID], pids...)
 		}
 	}
-	return host.Proc.Trees(roots)
+	trees := host.Proc.Trees(roots)
+	for _, p := range m.Processes {
+		if id := leaseServed(host, m, held, p); id != "" {
+			trees[id] = append(trees[id], p.PID)
+		}
+	}
+	return trees
 }

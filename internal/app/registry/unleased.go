@@ -48,6 +48,10 @@ func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]st
 		if _, done := out[p.PID]; done || p.PID == 0 {
 			continue
 		}
+		if id := leaseServed(host, m, held, p); id != "" {
+			out[p.PID] = id
+			continue
+		}
 		id, readable := "", false
 		if host.Hardware() {
 			env, err := host.Proc.Environ(p.PID)
@@ -62,6 +66,19 @@ func LeasesByPID(host *machine.Host, m gpu.Machine, held []job.Lease) map[int]st
 		}
 	}
 	return out
+}
+
+// leaseServed is a lease whose programs compute through the server of MPS that p is, "" where it is none. Its daemon was started for the
+// user, not for one of the leases.
+func leaseServed(host *machine.Host, m gpu.Machine, held []job.Lease, p gpu.Process) string {
+	if !p.ServesMPS() || p.UID == nil {
+		return ""
+	}
+	i := slices.IndexFunc(held, func(l job.Lease) bool { return l.Quota == job.MPS && l.UID == *p.UID && covers(host, m, l, p.GPU) })
+	if i < 0 {
+		return ""
+	}
+	return held[i].ID
 }
 
 // Inside lists the processes that belong to the first of these leases, to a lease inside of it, or to one of the others,

@@ -3,6 +3,7 @@ package registry
 import (
 	"os"
 	"os/exec"
+	"reflect"
 	"slices"
 	"syscall"
 	"testing"
@@ -58,6 +59,36 @@ func TestLeasesByPID(t *testing.T) {
 		got := LeasesByPID(host, m, c.held)
 		if got[child] != c.want || slices.Contains(ids, "outer") && got[os.Getpid()] != "outer" {
 			t.Errorf("%v: the process belongs to %q, want %q", ids, got[child], c.want)
+		}
+	}
+}
+
+// TestServerOfMPS: the server through which the programs of a lease compute belongs to it, of one user and on its devices only. It was
+// started for no lease and names none.
+func TestServerOfMPS(t *testing.T) {
+	host := &machine.Host{Proc: proc.New(t.TempDir())}
+	m := gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-a"}, {UUID: "GPU-b"}}}
+	for i, p := range []gpu.Process{
+		{GPU: "GPU-a", UID: new(uint32(7)), Command: "nvidia-cuda-mps-server"},
+		{GPU: "GPU-a", UID: new(uint32(7)), Command: "/usr/bin/nvidia-cuda-mps-server -x"},
+		{GPU: "GPU-b", UID: new(uint32(7)), Command: "nvidia-cuda-mps-server"},
+		{GPU: "GPU-a", UID: new(uint32(8)), Command: "nvidia-cuda-mps-server"},
+		{GPU: "GPU-a", Command: "nvidia-cuda-mps-server"},
+		{GPU: "GPU-a", UID: new(uint32(7)), Command: "python nvidia-cuda-mps-server"},
+	} {
+		p.PID = 100 + i
+		m.Processes = append(m.Processes, p)
+	}
+	held := []job.Lease{
+		{ID: "watched", UID: 7, Share: 1, Quota: job.Watch, Devices: []gpu.UUID{"GPU-b"}, Namespace: 9},
+		{ID: "through", UID: 7, Share: 1, Quota: job.MPS, Devices: []gpu.UUID{"GPU-a"}, Namespace: 9},
+	}
+	if got, want := Trees(host, m, held), (map[string][]int{"through": {100, 101}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("the trees are %v, want %v", got, want)
+	}
+	for pid, want := range map[int]string{100: "through", 101: "through", 103: ""} {
+		if got := LeasesByPID(host, m, held)[pid]; got != want {
+			t.Errorf("process %d belongs to %q, want %q", pid, got, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ package gpu
 
 import (
 	"encoding/json"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -162,6 +163,13 @@ type Process struct {
 	Cgroup    string
 	Container string // container id, "" outside containers
 	Extra     extraKeys
+}
+
+// ServesMPS reports whether the process is the server of NVIDIA's Multi-Process Service, through which all programs of one user
+// compute on a device (docs.nvidia.com/deploy/mps). Its end is theirs.
+func (p Process) ServesMPS() bool {
+	program, _, _ := strings.Cut(p.Command, " ")
+	return path.Base(program) == "nvidia-cuda-mps-server"
 }
 
 // What selects the parts of a machine to read; parts are combined with |.

@@ -51,6 +51,8 @@ func (q *query) endText(p gpu.Process) string {
 		return "only outside of this PID namespace can it be ended"
 	case !q.maySuggest(p):
 		return "it may serve a display"
+	case p.ServesMPS():
+		return "other programs compute through it, and end with it"
 	case q.isOfCaller(p):
 		return fmt.Sprintf("end it: kill %d", p.PID)
 	case q.mayEvict(p):
@@ -62,7 +64,7 @@ func (q *query) endText(p gpu.Process) string {
 // endAll is the remedy for several processes: one command, or the users to ask. The command to end another user's
 // processes is only for those who may.
 func (q *query) endAll(ps []gpu.Process) string {
-	var pids, owners, drawing []string
+	var pids, owners, drawing, serving []string
 	own, evict, outside := true, true, false
 	for _, p := range ps {
 		switch {
@@ -71,6 +73,8 @@ func (q *query) endAll(ps []gpu.Process) string {
 		case ending(p):
 		case !q.maySuggest(p):
 			drawing = append(drawing, fmt.Sprint(p.PID))
+		case p.ServesMPS():
+			serving = append(serving, fmt.Sprint(p.PID))
 		default:
 			pids = append(pids, fmt.Sprint(p.PID))
 			owners = append(owners, or(prose.Clean(p.User), "the owner of PID "+fmt.Sprint(p.PID)))
@@ -90,6 +94,9 @@ func (q *query) endAll(ps []gpu.Process) string {
 	}
 	if len(drawing) > 0 {
 		parts = append(parts, fmt.Sprintf("close on its display what is not needed there (PID %s)", prose.List(drawing, "and")))
+	}
+	if len(serving) > 0 {
+		parts = append(parts, fmt.Sprintf("wait for what computes through MPS (PID %s)", prose.List(serving, "and")))
 	}
 	if outside {
 		parts = append(parts, "find outside of this PID namespace what uses it, and end it there")

@@ -102,7 +102,7 @@ func exclusives(gs []*group, u *unit) []job.Lease {
 func (q *query) modeBarsShare(u *unit, ps []gpu.Process, b *ledger) *obstacle {
 	mps := q.spec.Quota == job.MPS && !slices.ContainsFunc(b.groups, func(g *group) bool { return g.Quota != job.MPS })
 	switch {
-	case !closedToSecond(u.dev) || slices.ContainsFunc(ps, isServer) || mps && len(b.others.ps) == 0:
+	case !closedToSecond(u.dev) || slices.ContainsFunc(ps, gpu.Process.ServesMPS) || mps && len(b.others.ps) == 0:
 		return nil
 	case len(b.others.ps) > 0:
 		return q.modeTaken(u, b.others)

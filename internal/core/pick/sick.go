@@ -2,7 +2,6 @@ package pick
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
@@ -118,7 +117,7 @@ func (q *query) closed(u *unit) *obstacle {
 // Multi-Process Service that mode is usual, and other processes connect through its server
 // (docs.nvidia.com/deploy/mps).
 func (q *query) modeTaken(u *unit, others processSet) *obstacle {
-	if !closedToSecond(u.dev) || len(others.ps) == 0 || slices.ContainsFunc(others.ps, isServer) {
+	if !closedToSecond(u.dev) || len(others.ps) == 0 || slices.ContainsFunc(others.ps, gpu.Process.ServesMPS) {
 		return nil
 	}
 	return q.inUse(others, ", and its compute mode "+u.dev.ComputeMode+" lets no second process in")
@@ -126,10 +125,4 @@ func (q *query) modeTaken(u *unit, others processSet) *obstacle {
 
 func closedToSecond(d *gpu.Device) bool {
 	return d.ComputeMode == "exclusive_process" || d.ComputeMode == "exclusive_thread"
-}
-
-// isServer reports whether a process is the server of NVIDIA's Multi-Process Service.
-func isServer(p gpu.Process) bool {
-	program, _, _ := strings.Cut(p.Command, " ")
-	return path.Base(program) == "nvidia-cuda-mps-server"
 }

@@ -70,6 +70,29 @@ func (f FS) Sight(path string) (s space.Sight, why string, err error) {
 	return s, why, nil
 }
 
+// ChoiceSight says whether the rest of the machine, looking for the folder of leases, chooses the folder path that was chosen here.
+// locate chooses below a root folder; run is the folder in which the places are that are better than path. why is the reason for
+// space.Private, and missing what has to be mounted here then.
+func (f FS) ChoiceSight(path, run string, locate func(root string) string) (s space.Sight, why, missing string, err error) {
+	if first, err := f.InitialMountNamespace(); err != nil || first {
+		return space.Common, "", "", ignoreMissing(err)
+	}
+	if outside, found := f.outside(); found {
+		if there := strings.TrimPrefix(locate(outside), outside); there != path {
+			return space.Private, "the machine keeps its leases in " + there + ", which is not in this mount namespace", there, nil
+		}
+		return space.Common, "", "", nil
+	}
+	on, err := f.mounted(run)
+	if err != nil { // nothing says what the machine has there
+		return space.Unclear, "", run, nil //nolint:nilerr // it is an answer
+	}
+	if s, why = on.Sight(); s == space.Private && strings.HasPrefix(path, run+"/") { // the machine's own was mounted in it, so the better place may be missing there too
+		return space.Unclear, "", "", nil
+	}
+	return s, why, run, nil
+}
+
 // MountSight says of a folder that is a mount point itself whether it was mounted there on purpose, so that the machine
 // sees it. In a user namespace anybody may mount any folder there: only one that the caller cannot have made is the
 // machine's. The caller has looked through other processes before.

@@ -132,3 +132,29 @@ func TestMountSight(t *testing.T) {
 		}
 	}
 }
+
+// TestChoice: where leases are kept is chosen here as outside, or not at all.
+func TestChoice(t *testing.T) {
+	apart := map[string]string{"self/ns/pid": "pid:[4026531836]", "self/ns/mnt": "mnt:[4026532193]"}
+	chooses := func(folder string) func(string) string {
+		return func(root string) string { return root + folder }
+	}
+	first := linked(t, map[string]string{"self/ns/mnt": "mnt:[4026531832]"}, nil)
+	if got, _, _, err := first.ChoiceSight("/var/tmp/gpuard", "/run", chooses("/run/lock/gpuard")); got != space.Common || err != nil {
+		t.Errorf("in the first namespace: %d, %v", got, err)
+	}
+	f := linked(t, apart, nil)
+	if err := os.MkdirAll(filepath.Join(f.root, "1/root"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, _, err := f.ChoiceSight("/var/tmp/gpuard", "/run", chooses("/var/tmp/gpuard")); got != space.Common || err != nil {
+		t.Errorf("the same: %d, %v", got, err)
+	}
+	got, why, missing, err := f.ChoiceSight("/var/tmp/gpuard", "/run", chooses("/run/lock/gpuard"))
+	if got != space.Private || missing != "/run/lock/gpuard" || !strings.HasPrefix(why, "the machine keeps its leases in /run/lock/gpuard") || err != nil {
+		t.Errorf("another: %d, %q, %q, %v", got, why, missing, err)
+	}
+	if got, _, missing, err := linked(t, apart, nil).ChoiceSight("/var/tmp/gpuard", "/nowhere", nil); got != space.Unclear || missing != "/nowhere" || err != nil {
+		t.Errorf("nobody to look through: %d, %q, %v", got, missing, err)
+	}
+}
