@@ -107,6 +107,33 @@ subprocess.run(["fakegpu-job", "--gpu", "0", "--seconds", "2"], check=True)
 	}
 }
 
+// TestVerifyHidden: what stands between gpuard and a program may hide the GPU from it. The line names the variable and the program that
+// the command has become, and not a driver that would be too old.
+func TestVerifyHidden(t *testing.T) {
+	t.Parallel()
+	p := newTorchlike(t, `
+__version__ = "2.11.0"
+class version:
+    cuda = "13.0"
+    hip = None
+class cuda:
+    @staticmethod
+    def is_available(): return False
+    @staticmethod
+    def device_count(): return 0
+    @staticmethod
+    def current_device(): raise RuntimeError("No CUDA GPUs are available")
+`, "time.sleep(300)")
+	r := newRack(t, a100s(1)...)
+	for how, text := range map[string]string{
+		"sleep 1; CUDA_VISIBLE_DEVICES= exec": "PyTorch 2.11.0 (CUDA 13.0) finds no GPU: CUDA_VISIBLE_DEVICES= hides them all in process ", // its environment was read before
+		"CUDA_VISIBLE_DEVICES= exec":          "CUDA_VISIBLE_DEVICES=",
+	} {
+		got := run(t, with(r.cmd("run", "-q", "--verify=5s,stop", "--", "sh", "-c", how+" python3 "+p.program), p.env...))
+		contains(t, got.err, "not on any GPU (CPU fallback): python3 (process ", text, "; find what sets it between gpuard and the program, such as a script or a file of settings, and leave it to gpuard; told it to end (SIGTERM)")
+	}
+}
+
 // TestVerifyOfAnother: root's verify never starts a user's program, which could do anything.
 func TestVerifyOfAnother(t *testing.T) {
 	t.Parallel()

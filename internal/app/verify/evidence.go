@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"gpuard/internal/app/explain"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/verify"
+	"gpuard/internal/core/visible"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proc"
 )
@@ -77,7 +79,10 @@ func (w *watch) askWitness(ctx context.Context, pid int, program proc.Program, f
 	answers := w.witness.answers
 	args, ok := verify.Question(program.Name, frameworks)
 	env, err := w.host.Proc.Environ(pid)
-	reason := silent(w.host, pid, program)
+	reason, hides := silent(w.host, pid, program), ""
+	if err == nil {
+		hides = w.hidesAll(env, pid)
+	}
 	switch {
 	case reason != "":
 	case !ok:
@@ -86,7 +91,7 @@ func (w *watch) askWitness(ctx context.Context, pid int, program proc.Program, f
 		reason = "not asked: " + err.Error()
 	}
 	if reason != "" {
-		answers <- answered(pid, frameworks, nil, reason)
+		answers <- answered(pid, frameworks, nil, reason, hides)
 		return
 	}
 	q := launch.Question{Args: append(program.Args[:1:1], args...), Env: asking(env)}
@@ -97,7 +102,7 @@ func (w *watch) askWitness(ctx context.Context, pid int, program proc.Program, f
 		if err != nil {
 			reason = err.Error()
 		}
-		answers <- answered(pid, frameworks, out, reason)
+		answers <- answered(pid, frameworks, out, reason, hides)
 	}()
 }
 
@@ -127,11 +132,21 @@ func (w *watch) dismiss(cancel context.CancelFunc) {
 	}
 }
 
+// hidesAll are the variables by which a process of the job sees no GPU; "" where it sees one, or that is a guess. Something between
+// gpuard and it may have changed them.
+func (w *watch) hidesAll(env visible.Env, pid int) string {
+	x, _, masks := explain.Environment(w.host, env, pid, w.facts.Machine)
+	if len(w.facts.Machine.Devices) == 0 || len(x.Visible) > 0 || slices.ContainsFunc(x.Notes, visible.Note.Doubtful) {
+		return ""
+	}
+	return strings.Join(masks, " ")
+}
+
 // answered is the witness's output for each framework; reason replaces a missing one.
-func answered(pid int, frameworks []string, out []byte, reason string) []verify.Framework {
+func answered(pid int, frameworks []string, out []byte, reason, hides string) []verify.Framework {
 	all := verify.Answers(frameworks, out)
 	for i := range all {
-		if all[i].PID = pid; all[i].GPU == verify.Unknown && reason != "" {
+		if all[i].PID, all[i].Hides = pid, hides; all[i].GPU == verify.Unknown && reason != "" {
 			all[i].Error = reason
 		}
 	}

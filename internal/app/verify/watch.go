@@ -116,6 +116,9 @@ func (w *watch) readOnce(ctx context.Context) {
 		w.settled++
 	}
 	alive := w.gather()
+	if alive { // it may have become another program, as under env or a script
+		f.Command = cmp.Or(commandOf(w.host, f.PID), f.Command)
+	}
 	for _, p := range m.Processes {
 		w.sight(m, p)
 	}

@@ -32,6 +32,7 @@ type Framework struct {
 	Devices []FrameworkDevice `json:"devices"` // that it sees, if it lists them; never nil
 	Error   string            `json:"error"`   // why it sees none, or why it could not be run
 	PID     int               `json:"pid"`     // process of the job that has it loaded
+	Hides   string            `json:"hides"`   // variables of that process, as NAME=VALUE, which show it no GPU; "" where they show one
 }
 
 // FrameworkDevice is one GPU as a framework names it.
@@ -218,17 +219,26 @@ func (w *Framework) inability() string {
 	if w.Built == cpuBuild {
 		return strings.TrimSpace(w.Name+" "+w.Version) + " is built for the CPU alone"
 	}
+	if w.Hides != "" {
+		return fmt.Sprintf("%s finds no GPU: %s hides them all in process %d", w.release(), w.Hides, w.PID)
+	}
 	if w.Error != "" {
 		return fmt.Sprintf("%s finds no GPU with its environment: %s", w.release(), w.Error)
 	}
 	return w.release() + " finds no GPU with its environment"
 }
 
+// leaveIt is what to do about a variable that hides from a program what its lease has.
+const leaveIt = "find what sets it between gpuard and the program, such as a script or a file of settings, and leave it to gpuard"
+
 func (w *Framework) remedy() string {
 	if w.Built == cpuBuild {
 		return fmt.Sprintf("install a %s that is built for this machine's GPUs", w.Name)
 	}
-	return "gpuard explain --probe shows what the driver answers; does the framework need a newer driver?"
+	if w.Hides != "" {
+		return leaveIt
+	}
+	return "gpuard explain --probe shows what the driver answers; the framework may need a newer driver"
 }
 
 // Sentence is the framework's report in words.

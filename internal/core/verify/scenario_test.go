@@ -134,7 +134,7 @@ func (s *scenario) read(words []string) error {
 	case "unlisted":
 		f.Unlisted = rest[0]
 	case "framework":
-		w := Framework{Name: rest[0], Version: of["version"], Built: of["built"], GPU: Usable(of["gpu"]), Error: of["error"]}
+		w := Framework{Name: rest[0], Version: of["version"], Built: of["built"], GPU: Usable(of["gpu"]), Error: of["error"], Hides: of["hides"], PID: 42}
 		if of["device"] != "" {
 			w.Devices = []FrameworkDevice{{of["device"], gpu.UUID(of["uuid"])}}
 		}

@@ -230,6 +230,9 @@ func (f *Facts) blindRemedy() string {
 	if f.Mask == "" {
 		return "gpuard explain says why"
 	}
+	if f.Lease != "" {
+		return leaveIt
+	}
 	return fmt.Sprintf("gpuard explain '%s' says why; gpuard run sets it for a GPU that is free", f.Mask)
 }
 
