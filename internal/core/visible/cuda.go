@@ -85,8 +85,8 @@ func (r cudaRules) tooLong() int {
 	return 2625 // room for 64 identifiers of 40 letters
 }
 
-// mostSlices is how many bytes of a value that begins with MIG- are read alike by all drivers since 550: libcuda 555.58
-// writes beyond its room for 64 identifiers.
+// mostSlices is how many bytes of a value that begins with MIG- are read alike by all drivers since 545: libcuda 545.29 and 555.58
+// write beyond their room for 64 identifiers.
 const mostSlices = 1024
 
 // driverRules are the rules of a driver of this version, and those that it may follow instead where none of its age was observed.
@@ -206,12 +206,11 @@ func (r *cudaReader) apply() []choice {
 	tokens := strings.Split(r.value, ",")
 	entry := r.number
 	switch {
+	case strings.HasPrefix(r.value, "MIG-") && r.rules >= since545 && len(r.value) > mostSlices:
+		r.add(codeUndocumented, "it begins with MIG- and has %d bytes; from %d on, libcuda 550 shows nothing, and 545 and 555 read it or end the program", len(r.value), mostSlices+1)
+		return nil
 	case strings.HasPrefix(r.value, "GPU-"), strings.HasPrefix(r.value, "MIG-") && r.rules >= since550:
 		entry = r.readIdentifier
-		if strings.HasPrefix(r.value, "MIG-") && len(r.value) > mostSlices {
-			r.add(codeUndocumented, "it begins with MIG- and has %d bytes; from %d on, libcuda 550 shows nothing, and 555 reads it or ends the program", len(r.value), mostSlices+1)
-			return nil
-		}
 	case strings.HasPrefix(r.value, "MIG-"):
 		return r.readOlderSlices(tokens)
 	}

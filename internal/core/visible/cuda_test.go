@@ -240,6 +240,7 @@ func TestCUDAGenerations(t *testing.T) {
 		{"550.163.01", whole, set("MIG-000000a1"), "1", "mig-reads-whole-gpu"},
 		{"550.163.01", whole, set("MIG-000000a1" + strings.Repeat("x", 1024-12)), "1", "junk-ignored mig-reads-whole-gpu"},
 		{"550.163.01", whole, set("MIG-000000a1" + strings.Repeat("x", 1025-12)), "", "undocumented"},
+		{"545.29.06", whole, set("MIG-000000a1" + strings.Repeat("x", 1025-12)), "", "undocumented"},
 		{"550.163.01", whole, set("GPU-000000a1,MIG-000000A1"), "", "mig-reads-whole-gpu duplicate"},
 		{"535.261.03", whole, set("MIG-GPU-000000a1/1/0"), "1", "mig-reads-whole-gpu"},
 		{"550.163.01", whole, set("MIG-GPU-000000a1/1/0"), "", "unknown-uuid"},
