@@ -58,7 +58,7 @@ func layerTable() []layer {
 		{core + "cluster", []string{core + "prose", core + "gpu", core + "job", core + "policy", core + "check"}},
 		{core + "sweep", []string{core + "prose", core + "gpu", core + "suggest", core + "shellquote", core + "runs"}},
 		{core + "container", []string{core + "prose", core + "gpu"}},
-		{core + "handoff", []string{core + "prose", core + "gpu", core + "job", core + "visible", core + "policy", core + "shellquote"}},
+		{core + "handoff", []string{core + "prose", core + "gpu", core + "job", core + "visible", core + "policy", core + "shellquote", core + "ranks"}},
 		{core + "redact", nil},
 		{core + "kubernetes", nil},
 		{core + "hostinfo", []string{core + "prose", core + "gpu", core + "visible", core + "leftover"}},

@@ -59,7 +59,7 @@ func TestPipeWithoutEnd(t *testing.T) {
 		"trace":           {"t", []string{"run", "--machine", "demo", "--", "true"}, []string{"GPUARD_TRACE=HERE/t"}, 125, "is a pipe that no program reads"},
 		"user's config":   {"config/gpuard/config.yaml", []string{"run", "--machine", "demo", "--", "true"}, []string{"XDG_CONFIG_HOME=HERE/config"}, 125, plain},
 		"environment.yml": {"e", []string{"setup", "conda", "--environment-yml", "e", "--cpu"}, nil, 2, plain},
-		"lint":            {"x.sh", []string{"lint", "x.sh"}, nil, 1, "not a regular file"},
+		"lint":            {"x.sh", []string{"lint", "x.sh"}, nil, 2, "not a regular file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -30,7 +30,7 @@ func TestQueueOrder(t *testing.T) {
 	writeFile(t, stop, "", 0)
 	eventually(t, "only the paused ones are left", func() bool { return len(l.queue()) == 3 })
 	for _, e := range l.queue() {
-		if e.State != queue.Waiting || e.Expected == nil || e.Estimate <= 0 {
+		if e.State != queue.Waiting || e.Expected != nil || e.HeldBack != "the queue is paused" || e.Estimate <= 0 {
 			t.Errorf("%+v", e)
 		}
 	}

@@ -379,7 +379,8 @@ func TestServeHangingDriver(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	r.Set(1, "margin", "1")
-	eventually(t, "its heat is told", func() bool { return strings.Contains(p.said.String(), "gpuard: GPU 1 is so hot") })
+	line := regexp.MustCompile(`(?m)^gpuard: \d{4}-\d\d-\d\d \d\d:\d\d:\d\d GPU 1 is so hot`)
+	eventually(t, "its heat is told, with the time", func() bool { return line.MatchString(p.said.String()) })
 	before := p.status().Taken
 	r.Set(1, "temperature", "77")
 	eventually(t, "device 1 is read", func() bool {

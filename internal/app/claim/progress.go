@@ -151,6 +151,7 @@ func (w *waiting) holderOf(r job.Reason) status.Holder {
 		l := q.view.Held[i]
 		h.User, h.Command, h.PID, h.Since = w.host.Names(l.UID), prose.Clean(l.Command), l.PID, l.Since
 		h.Apart = w.elsewhere(l.Namespace)
+		h.Until, h.Guess, _ = status.EndOf(l, time.Now())
 		if l.Ended {
 			if h.PID, h.Awaited = 0, l.Awaited(time.Now()); !h.Awaited.IsZero() {
 				return h

@@ -18,6 +18,10 @@ func FirstOf(library, tool Reader) Reader {
 			return m, err
 		}
 		other, toolErr := tool(context.WithoutCancel(ctx), query) // it takes its time, and has a deadline of its own
+		var said *gpu.Unavailable
+		if errors.As(toolErr, &said) && !slices.Contains([]gpu.Cause{gpu.LibraryMissing, gpu.DriverNotLoaded}, said.Cause) && why.Cause == gpu.LibraryMissing {
+			return m, &gpu.Unavailable{Cause: said.Cause, Text: said.Text + "; " + why.Text, Remedy: said.Remedy} // it is there, and says what is wrong
+		}
 		if toolErr != nil {
 			return m, err
 		}

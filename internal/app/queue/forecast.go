@@ -1,36 +1,33 @@
 package queue
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/queue"
 	"gpuard/internal/core/status"
 )
 
 // Forecast says of each job that waits for devices when it may start: after the requests of others that are in the
-// line, and as far as estimates say. A lease without a known or estimated end is taken to last as long again as it has lasted. s is
-// of the machine that --machine names.
+// line, and as far as estimates say; or the lease of which no end is known. s is of the machine that --machine names.
 func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine string) {
 	now := s.Now
-	ends := map[string]time.Time{} // of the own jobs that run, by device
+	running := map[gpu.UUID]*Entry{} // own jobs, by device
 	for i := range list {
-		if e := &list[i]; e.State == Running && e.Estimate > 0 && e.Started != nil {
+		if e := &list[i]; e.State == Running && e.Started != nil {
 			for _, d := range e.Devices {
-				ends[string(d.UUID)] = e.Started.Add(time.Duration(e.Estimate * float64(time.Second)))
+				running[gpu.UUID(d.UUID)] = e
 			}
 		}
 	}
 	var free []int64
+	endless := ""
 	for i := range s.Devices {
-		d := &s.Devices[i]
-		switch end, own := ends[string(d.UUID)]; {
-		case own:
-			free = append(free, max(end.UnixNano(), now.UnixNano()))
-		default:
-			free = append(free, freeAt(d, now))
-		}
+		at, lease := freeAt(&s.Devices[i], running[s.Devices[i].UUID], now)
+		free, endless = append(free, at), cmp.Or(endless, lease)
 	}
 	var asked []queue.Asked
 	for i := range others {
@@ -38,60 +35,60 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine s
 	}
 	var own []*Entry
 	for i := range list {
-		if e := &list[i]; e.State == Waiting && !e.Spec.CPU && e.Machine == machine && e.Engine == "" {
+		if e := &list[i]; e.State == Waiting && e.HeldBack == "" && !e.Spec.CPU && e.Machine == machine && e.Engine == "" {
 			own = append(own, e)
 		}
 	}
 	of := func(e *Entry) queue.Own {
-		return queue.Own{Nice: e.Nice, Arrival: e.Submitted.UnixNano(), Estimate: time.Duration(e.Estimate * float64(time.Second)), Count: needs(e)}
+		return queue.Own{Nice: e.Nice, Arrival: e.Submitted.UnixNano(), Estimate: estimate(e), Count: needs(e)}
 	}
 	slices.SortStableFunc(own, func(a, b *Entry) int { return of(a).Before(of(b), now.UnixNano()) })
 	for _, e := range own {
 		asked = append(asked, queue.Asked{Count: needs(e), Estimate: of(e).Estimate})
 	}
 	for i, start := range queue.Forecast(free, asked) {
-		at := time.Unix(0, start)
-		switch {
-		case start == queue.Unknown:
-		case i < len(others):
-			others[i].Expected = &at
-		default:
-			own[i-len(others)].Expected = &at
+		expected, behind := (*time.Time)(nil), endless
+		if start != queue.Unknown {
+			expected, behind = new(time.Unix(0, start)), ""
 		}
+		if i < len(others) {
+			others[i].Expected, others[i].Endless = expected, behind
+			continue
+		}
+		own[i-len(others)].Expected, own[i-len(others)].Endless = expected, behind
 	}
 }
+
+func estimate(e *Entry) time.Duration { return time.Duration(e.Estimate * float64(time.Second)) }
 
 // needs is how many devices a job needs that needs one.
 func needs(e *Entry) int { return max(1, pick.Need(e.Spec)) }
 
-// freeAt is when a device may be free, in ns since 1970.
-func freeAt(d *status.Device, now time.Time) int64 {
+// freeAt is when a device may be free, in ns since 1970, or Unknown, with the lease of which no end is known, "" where it is none.
+// own is the own job that runs there.
+func freeAt(d *status.Device, own *Entry, now time.Time) (at int64, endless string) {
+	if len(d.Leases) == 0 && d.Reason == "" {
+		return now.UnixNano(), ""
+	}
 	if len(d.Leases) == 0 {
-		if d.Reason == "" {
-			return now.UnixNano()
-		}
-		return queue.Unknown
+		return queue.Unknown, ""
 	}
 	last := now
 	for i := range d.Leases {
 		l := &d.Leases[i]
-		switch {
-		case l.Until != nil:
-			last = later(last, *l.Until)
-		case l.Since != nil && l.Asked > now.Sub(*l.Since):
-			last = later(last, l.Since.Add(l.Asked))
-		case l.Since != nil:
-			last = later(last, now.Add(now.Sub(*l.Since)))
-		default:
-			return queue.Unknown
+		end := l.Until
+		if end == nil && l.Since != nil && l.Asked > 0 {
+			end = new(l.Since.Add(l.Asked))
+		}
+		if end == nil && own != nil && own.Estimate > 0 {
+			end = new(own.Started.Add(estimate(own)))
+		}
+		if end == nil || !end.After(now) { // what should be over by now may go on for ever
+			return queue.Unknown, l.Command + " of " + l.User
+		}
+		if end.After(last) {
+			last = *end
 		}
 	}
-	return last.UnixNano()
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return last.UnixNano(), ""
 }

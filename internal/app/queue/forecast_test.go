@@ -8,8 +8,8 @@ import (
 	"gpuard/internal/core/status"
 )
 
-// TestForecastEndOfALease: a device is free when its lease ends, by what is known, else by what was asked for, else by how long it has
-// lasted; what waits for it does not start now.
+// TestForecastEndOfALease: a device is free when its lease ends, by what is known, else by what was asked for. Of a lease that should be
+// over, or said nothing, no end is known, however long it has lasted.
 func TestForecastEndOfALease(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	since, until := now.Add(-10*time.Minute), now.Add(3*time.Minute)
@@ -19,14 +19,18 @@ func TestForecastEndOfALease(t *testing.T) {
 	}{
 		"a limit":                  {status.Lease{Since: &since, Until: &until, Asked: time.Hour}, 3 * time.Minute},
 		"an estimate":              {status.Lease{Since: &since, Asked: time.Hour}, 50 * time.Minute},
-		"an estimate that is over": {status.Lease{Since: &since, Asked: time.Minute}, 10 * time.Minute},
-		"nothing":                  {status.Lease{Since: &since}, 10 * time.Minute},
+		"an estimate that is over": {status.Lease{Since: &since, Asked: time.Minute}, 0},
+		"nothing":                  {status.Lease{Since: &since}, 0},
 	} {
+		c.lease.User, c.lease.Command = "bob", "train.py"
 		s := &status.Report{Now: now, Devices: []status.Device{{UUID: gpu.UUID("GPU-a"), Leases: []status.Lease{c.lease}}}}
 		others := []status.Waiting{{Count: 1}}
 		Forecast(nil, others, s, "")
-		if got := others[0].Expected; got == nil || got.Sub(now) != c.want {
-			t.Errorf("%s: %v, want in %v", name, got, c.want)
+		switch got := others[0]; {
+		case c.want == 0 && (got.Expected != nil || got.Endless != "train.py of bob"):
+			t.Errorf("%s: %v, %q", name, got.Expected, got.Endless)
+		case c.want > 0 && (got.Expected == nil || got.Expected.Sub(now) != c.want || got.Endless != ""):
+			t.Errorf("%s: %v, %q, want in %v", name, got.Expected, got.Endless, c.want)
 		}
 	}
 	s := &status.Report{Now: now, Devices: []status.Device{{UUID: gpu.UUID("GPU-a")}}}

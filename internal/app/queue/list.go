@@ -2,6 +2,7 @@ package queue
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -38,43 +39,46 @@ func (s State) Over() bool {
 
 // Entry is one job for people and programs.
 type Entry struct {
-	Number    int             `json:"job"`            // its number, from 1
-	Name      string          `json:"name"`           // of the job, or the base name of its program
-	State     State           `json:"state"`          // where it is
-	Command   []string        `json:"command"`        // its words
-	Folder    string          `json:"folder"`         // in which it runs
-	Note      string          `json:"note,omitempty"` // of its owner
-	Spec      job.Spec        `json:"-"`
-	Machine   string          `json:"-"`                // --machine; "" for the hardware
-	Asks      string          `json:"asks"`             // what it asks for, in words
-	Nice      int             `json:"nice"`             // jobs with a lower one start first
-	Submitted time.Time       `json:"submitted"`        // when it was handed in
-	Awaits    []int           `json:"awaits"`           // jobs that have to end before
-	Started   *time.Time      `json:"started"`          // its last start; null before the first
-	Ended     *time.Time      `json:"ended"`            // null while it has not
-	Starts    int             `json:"starts"`           // how often it was started
-	PID       int             `json:"pid"`              // of its command; 0 while it does not run
-	Devices   []record.Device `json:"devices"`          // of the last start
-	Exit      *int            `json:"exit"`             // its exit code; null while there is none, and after a signal
-	Signal    string          `json:"signal"`           // that ended it, such as "SIGKILL"; "" for none
-	TimedOut  bool            `json:"timed_out"`        // --timeout ended it
-	Seconds   float64         `json:"seconds"`          // duration of the last start
-	Peak      *gpu.Bytes      `json:"peak"`             // most memory of one device that was measured, in bytes; null nothing was measured
-	Load      *float64        `json:"load"`             // mean of the measured utilisation of its devices, 0..1; null nothing was measured
-	Waited    float64         `json:"waited"`           // seconds from submit to the last start, or until now
-	Granted   float64         `json:"granted"`          // seconds of one device, over all starts
-	Used      float64         `json:"used"`             // of these, by the measured load
-	Idle      float64         `json:"idle"`             // likewise; what is neither used nor idle was not measured
-	Time      float64         `json:"expect_seconds"`   // --expect; 0 not said
-	Estimate  float64         `json:"estimate_seconds"` // how long it may take: by --expect, else by the last runs of the same command, else by those of the queue; 0 unknown
-	Expected  *time.Time      `json:"expected"`         // when it may start, by estimates; null unknown, and when it does not wait for a device
-	Remedy    string          `json:"remedy"`           // what would start it sooner; "" unknown
-	Why       string          `json:"why"`              // why it waits (the first in the list that does), why it was not started, or what was wrong; "" nothing
-	Log       string          `json:"log"`              // file with its output
-	Engine    string          `json:"engine"`           // that has it, such as "slurm"; "" this machine
-	ID        string          `json:"engine_job"`       // what the engine calls it; "" unknown, and on this machine
-	Place     string          `json:"engine_place"`     // cluster of the engine
-	Node      string          `json:"node"`             // of the engine, on which it runs or ran; "" none
+	Number     int             `json:"job"`            // its number, from 1
+	Name       string          `json:"name"`           // of the job, or the base name of its program
+	State      State           `json:"state"`          // where it is
+	Command    []string        `json:"command"`        // its words
+	Folder     string          `json:"folder"`         // in which it runs
+	Note       string          `json:"note,omitempty"` // of its owner
+	Spec       job.Spec        `json:"-"`
+	Machine    string          `json:"-"`                // --machine; "" for the hardware
+	Asks       string          `json:"asks"`             // what it asks for, in words
+	Nice       int             `json:"nice"`             // jobs with a lower one start first
+	Submitted  time.Time       `json:"submitted"`        // when it was handed in
+	Awaits     []int           `json:"awaits"`           // jobs that have to end before
+	Started    *time.Time      `json:"started"`          // its last start; null before the first
+	Ended      *time.Time      `json:"ended"`            // null while it has not
+	Starts     int             `json:"starts"`           // how often it was started
+	PID        int             `json:"pid"`              // of its command; 0 while it does not run
+	Devices    []record.Device `json:"devices"`          // of the last start
+	Exit       *int            `json:"exit"`             // its exit code; null while there is none, and after a signal
+	Signal     string          `json:"signal"`           // that ended it, such as "SIGKILL"; "" for none
+	TimedOut   bool            `json:"timed_out"`        // --timeout ended it
+	Seconds    float64         `json:"seconds"`          // duration of the last start
+	Peak       *gpu.Bytes      `json:"peak"`             // most memory of one device that was measured, in bytes; null nothing was measured
+	Load       *float64        `json:"load"`             // mean of the measured utilisation of its devices, 0..1; null nothing was measured
+	Waited     float64         `json:"waited"`           // seconds from submit to the last start, or until now
+	Granted    float64         `json:"granted"`          // seconds of one device, over all starts
+	Used       float64         `json:"used"`             // of these, by the measured load
+	Idle       float64         `json:"idle"`             // likewise; what is neither used nor idle was not measured
+	Time       float64         `json:"expect_seconds"`   // --expect; 0 not said
+	Estimate   float64         `json:"estimate_seconds"` // how long it may take: by --expect, else by the last runs of the same command, else by those of the queue; 0 unknown
+	Expected   *time.Time      `json:"expected"`         // when it may start, by estimates; null unknown, and when it does not wait for a device
+	Endless    string          `json:"endless"`          // what it waits for and of which no end is known, such as "train.py of bob"; "" none
+	HeldBack   string          `json:"held_back"`        // what keeps it from starting although it could, such as "3 of its array run"; "" nothing
+	Cancelling bool            `json:"cancelling"`       // it was cancelled and has not ended yet
+	Remedy     string          `json:"remedy"`           // what would start it sooner; "" unknown
+	Why        string          `json:"why"`              // why it waits (the first in the list that does), why it was not started, or what was wrong; "" nothing
+	Log        string          `json:"log"`              // file with its output
+	Engine     string          `json:"engine"`           // that has it, such as "slurm"; "" this machine
+	ID         string          `json:"engine_job"`       // what the engine calls it; "" unknown, and on this machine
+	Place      string          `json:"engine_place"`     // cluster of the engine
+	Node       string          `json:"node"`             // of the engine, on which it runs or ran; "" none
 }
 
 // List lists those jobs that which reports true for, in the order of their numbers.
@@ -237,7 +241,9 @@ func (q *Queue) entry(state *record.State, run int, where State, j Job) Entry {
 	}
 	switch {
 	case where == Running:
-		e.PID = cmp.Or(born.Command, born.PID)
+		e.PID, e.Cancelling = cmp.Or(born.Command, born.PID), state.Cancelled(run)
+	case where == Waiting:
+		e.HeldBack = heldBack(state, run)
 	case where == Lost:
 		e.Why = "its end was not seen: the machine, or both processes of the queue, went down while it ran"
 	case last.Kind == record.End:
@@ -251,6 +257,17 @@ func (q *Queue) entry(state *record.State, run int, where State, j Job) Entry {
 		e.Ended = &last.At
 	}
 	return e
+}
+
+// heldBack says what keeps a run that waits from starting, besides what it waits for.
+func heldBack(state *record.State, run int) string {
+	if state.Paused {
+		return "the queue is paused"
+	}
+	if n, full := state.ArrayRunning(run); full {
+		return fmt.Sprintf("%d of its array run", n)
+	}
+	return ""
 }
 
 // away adds what another scheduler has said.

@@ -11,7 +11,7 @@ import (
 	"gpuard/internal/core/prose"
 )
 
-func libraryChecks() []Check { return []Check{cudaDriver(), nvcc(), loaderLibraries()} }
+func libraryChecks() []Check { return []Check{cudaDriver(), driverAge(), nvcc(), loaderLibraries()} }
 
 const compatibilityGuide = "https://docs.nvidia.com/deploy/cuda-compatibility/"
 

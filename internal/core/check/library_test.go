@@ -35,6 +35,14 @@ func librarySightings() []sighting {
 	}
 	home := visible.Env{"CUDA_HOME=/usr/local/cuda"}
 	return []sighting{
+		{"driver-age", "418", cards("418.226.00", "7.5"), Warning},
+		{"driver-age", "440", cards("440.33.01", "7.5"), Warning},
+		{"driver-age", "450 before CUDA 11 works on it", cards("450.80.01", "7.5"), Warning},
+		{"driver-age", "470", cards("470.256.02", "8.0"), Warning},
+		{"driver-age", "470 with a card that goes no further", cards("470.256.02", "3.5"), Warning},
+		{"driver-age", "525", cards("525.60.13", "8.0"), OK},
+		{"driver-age", "580", cards("580.159.04", "9.0"), OK},
+		{"driver-age", "no GPU", none(), OK},
 		{"cuda-driver", "too new a major version", toolkits(nil, at("13.0", true)), Warning},
 		{"cuda-driver", "too new a library", loaderFinds("libcudart.so.13 /usr/lib/libcudart.so.13 13.0.48"), Warning},
 		{"cuda-driver", "newer minor version", toolkits(nil, at("12.9", true)), OK},
@@ -78,5 +86,23 @@ func TestToolkitIsReportedOnce(t *testing.T) {
 	found := checkCUDA(s)
 	if len(found) != 1 || !strings.Contains(found[0].Seen, "driver 550.54.15 is too old for CUDA 13.0") || !strings.Contains(found[0].Do, "580 or newer, or build and run with CUDA 12.4") {
 		t.Errorf("%+v", found)
+	}
+}
+
+// TestDriverAge: each old driver has a way out that works with it.
+func TestDriverAge(t *testing.T) {
+	for driver, want := range map[string]string{
+		"418.226.00": "install NVIDIA driver 580 or newer",
+		"440.33.01":  "install NVIDIA driver 580 or newer",
+		"450.80.01":  "install NVIDIA driver 580 or newer",
+		"450.80.02":  "install NVIDIA driver 580 or newer, or use builds for CUDA 11.8, such as: pip install 'torch==2.7.*' -i https://download.pytorch.org/whl/cu118",
+		"470.256.02": "install NVIDIA driver 580 or newer, or use builds for CUDA 11.8, such as: pip install 'torch==2.7.*' -i https://download.pytorch.org/whl/cu118",
+	} {
+		if got := checkDriverAge(cards(driver, "8.0"))[0]; got.Do != want || !strings.Contains(got.Seen, "driver "+driver+" runs programs for CUDA ") {
+			t.Errorf("%s: %q, %q", driver, got.Seen, got.Do)
+		}
+	}
+	if got := checkDriverAge(cards("470.256.02", "3.7"))[0]; got.Do != "use builds for CUDA 11.8, such as: pip install 'torch==2.7.*' -i https://download.pytorch.org/whl/cu118" {
+		t.Errorf("a K80, of which no newer driver knows: %q", got.Do)
 	}
 }

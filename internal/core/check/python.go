@@ -17,10 +17,11 @@ import (
 // pythonChecks compare the packages of Python environments with the driver and the cards.
 func pythonChecks() []Check {
 	return []Check{
-		pythonEnvironments(), torchBuild(), torchDriver(), torchCards(), torchCompanions(),
-		onnxBoth(), onnxBuild(), onnxLibraries(), onnxCards(), tensorflowBuild(), tensorflowLibraries(), jaxBuild(), jaxLibraries(), jaxCards(),
+		pythonEnvironments(), torchBuild(), torchDriver(), // what the driver cannot run is of no use, whatever it lacks besides
 		packageDriver("onnxruntime-driver", "ONNX Runtime", "onnxruntime-gpu"), packageDriver("tensorflow-driver", "TensorFlow", "tensorflow"),
 		packageDriver("jax-driver", "JAX", jaxPlugins()...), packageDriver("cupy-driver", "CuPy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
+		torchCards(), torchCompanions(),
+		onnxBoth(), onnxBuild(), onnxLibraries(), onnxCards(), tensorflowBuild(), tensorflowLibraries(), jaxBuild(), jaxLibraries(), jaxCards(),
 		wheelsMixed(), pathOverWheels(), pythonRuns(), tensorCores(),
 	}
 }

@@ -183,6 +183,10 @@ func libraryFinding(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, mino
 	if len(lacks) == 0 {
 		return nil
 	}
+	if runs, known := compat.DriverRuns(driverVersion(s), n.CUDA); known && !runs {
+		return []Finding{{Severity: Info, Seen: fmt.Sprintf("%s %s lacks %s, which does not matter yet: driver %s cannot run its CUDA %s", k.Name, k.Version, strings.Join(lacks, ", "), driverVersion(s), n.CUDA),
+			Why: "with the libraries it could not use the GPU either"}}
+	}
 	if s.Libraries.Problem != "" {
 		return []Finding{{Severity: Unknown, Seen: fmt.Sprintf("%s %s needs %s, which is not in the environment, and it cannot be seen whether the system has it: %s", k.Name, k.Version, strings.Join(lacks, ", "), s.Libraries.Problem)}}
 	}

@@ -59,18 +59,31 @@ func torchWheel(s hostinfo.Site, version string) string {
 	if number, _, _ := strings.Cut(version, "+"); strings.Trim(number, "0123456789.") != "" {
 		return ""
 	}
-	var cards []gpu.Capability
-	for _, d := range nvidias(s) {
-		if d.Compute != nil {
-			cards = append(cards, *d.Compute)
-		}
-	}
-	for _, cuda := range compat.TorchFor(version, cards...) {
+	for _, cuda := range compat.TorchFor(version, capabilities(s)...) {
 		if runs, known := compat.DriverRuns(driverVersion(s), cuda); known && runs {
 			return cuda
 		}
 	}
 	return ""
+}
+
+// capabilities are those of the NVIDIA devices here.
+func capabilities(s hostinfo.Site) (all []gpu.Capability) {
+	for _, d := range nvidias(s) {
+		if d.Compute != nil {
+			all = append(all, *d.Compute)
+		}
+	}
+	return all
+}
+
+// olderTorch is the command that installs the newest PyTorch that this driver runs; "" where there is none.
+func olderTorch(s hostinfo.Site, p hostinfo.Python) string {
+	release, cuda := compat.TorchUpTo(driverVersion(s), capabilities(s)...)
+	if release == "" {
+		return ""
+	}
+	return pip(p, fmt.Sprintf("--force-reinstall 'torch==%s.*' -i https://download.pytorch.org/whl/cu%s", release, strings.ReplaceAll(cuda, ".", "")))
 }
 
 // installTorch is the command that installs another build of the same PyTorch.
@@ -143,10 +156,14 @@ func torchDriver() Check {
 			return nil
 		}
 		return driverFinding(s, "PyTorch "+t.version, t.cuda, func() string {
-			if cuda := torchWheel(s, t.version); cuda != "" && t.wheel {
+			switch cuda := torchWheel(s, t.version); {
+			case !t.wheel:
+				return ""
+			case cuda == "":
+				return olderTorch(s, p)
+			default:
 				return installTorch(p, t.version, cuda)
 			}
-			return ""
 		})
 	})}
 }

@@ -79,7 +79,7 @@ func judge(s hostinfo.Site, findings []Finding, stops []string) Verdict {
 
 // onCPU reports whether a finding says that a library of an environment in use works on the CPU alone.
 func onCPU(f Finding) bool {
-	return f.Severity == Warning && slices.Contains([]string{"torch-build", "onnxruntime-build", "jax-build", "tensorflow-build", "tensorflow-libraries"}, f.Code)
+	return f.Severity == Warning && slices.Contains([]string{"torch-build", "onnxruntime-build", "jax-build", "tensorflow-build", "tensorflow-libraries", "driver-age"}, f.Code)
 }
 
 // unfit is why no program runs when each device that answers and is not hidden must not get work; nil where one may.

@@ -86,6 +86,20 @@ func TorchFor(version string, on ...gpu.Capability) []string {
 	return fit
 }
 
+// TorchUpTo is the newest PyTorch that has a wheel for a CUDA that this driver runs, with code for every one of the devices: "2.7" and
+// "11.8" for driver 470. release is "" where there is none.
+func TorchUpTo(driver string, on ...gpu.Capability) (release, cuda string) {
+	for _, row := range rows(torchTable) {
+		k := code(row[3])
+		fails := func(c gpu.Capability) bool { return !k.Runs(c) }
+		runs, known := DriverRuns(driver, row[0])
+		if known && runs && !slices.ContainsFunc(on, fails) && Compare(row[2], release) >= 0 {
+			release, cuda = row[2], row[0]
+		}
+	}
+	return release, cuda
+}
+
 // Needs is what a Python package needs to use an NVIDIA device.
 type Needs struct {
 	CUDA   string          // "12" or "12.5"; only the major version is required

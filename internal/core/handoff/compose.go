@@ -24,6 +24,7 @@ func composeFile(w *Work) string {
 		with(true, "restart", restart(w)).
 		with(w.Care.Stop != "", "stop_signal", w.Care.Stop).
 		with(w.Spec.Grace > 0, "stop_grace_period", w.Spec.Grace.String()).
+		with(sharesMemory(w), "shm_size", "8gb").
 		with(len(marks(w)) > 0, "labels", marks(w))
 	if !w.Spec.CPU {
 		devices := object{{"driver", "nvidia"}}.

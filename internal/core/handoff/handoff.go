@@ -30,6 +30,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/ranks"
 )
 
 // Target is what a job is written for.
@@ -193,7 +194,30 @@ func command(w *Work) []string {
 	if count == 0 {
 		count = max(1, w.Spec.GPUs, len(w.Spec.Devices))
 	}
-	return append([]string{"torchrun", "--standalone", fmt.Sprintf("--nproc-per-node=%d", count)}, w.Spec.Command...)
+	return slices.Concat([]string{"torchrun", "--standalone", fmt.Sprintf("--nproc_per_node=%d", count)}, forEveryTorchrun(w.Spec.Command))
+}
+
+// forEveryTorchrun are options and script in the spelling of options that every version of torchrun accepts: 1.13, which Debian 12 has,
+// knows none with hyphens.
+func forEveryTorchrun(words []string) []string {
+	t, err := ranks.ReadTorchrun(words)
+	if err != nil {
+		return words
+	}
+	options := t.Options
+	if t.Module {
+		options = append(options, "--module")
+	}
+	if t.Plain {
+		options = append(options, "--no_python")
+	}
+	return slices.Concat(options, t.Script)
+}
+
+// sharesMemory reports whether the processes of a job exchange data through /dev/shm, of which a container has 64 MiB: NCCL between GPUs,
+// and data loaders.
+func sharesMemory(w *Work) bool {
+	return max(w.Spec.GPUs, len(w.Spec.Devices)) > 1 || w.Spec.Ranks != nil
 }
 
 // variables are those that the engine does not set: the order in which CUDA counts, or all that hide GPUs from a job

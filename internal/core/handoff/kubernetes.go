@@ -89,6 +89,9 @@ func pod(w *Work, claims bool) object {
 	if claims {
 		spec = append(spec, field{"resourceClaims", []object{{{"name", "gpus"}, {"resourceClaimTemplateName", objectName(w)}}}})
 	}
+	if sharesMemory(w) {
+		spec = append(spec, field{"volumes", []object{{{"name", "shm"}, {"emptyDir", object{{"medium", "Memory"}}}}}})
+	}
 	return append(spec, field{"containers", []object{container(w, claims)}})
 }
 
@@ -106,6 +109,9 @@ func container(w *Work, claims bool) object {
 		env = append(env, object{{"name", v.Name}, {"value", unexpanded(v.Value)}})
 	}
 	c = append(c, field{"env", env})
+	if sharesMemory(w) {
+		c = append(c, field{"volumeMounts", []object{{{"name", "shm"}, {"mountPath", "/dev/shm"}}}})
+	}
 	switch {
 	case claims:
 		c = append(c, field{"resources", object{{"claims", []object{{{"name", "gpus"}}}}}})

@@ -116,7 +116,7 @@ func programRows() []row {
 			cell{level: Exact, how: "image", needed: true}.but("missing", of(noImage), refused("a container needs an image", "write --image, or image: in gpuard.yaml")).but("not UTF-8, or with blanks", of(oddImage), refused("that is not the name of an image", "write for instance --image registry.example.org/train:1")),
 		)},
 		{"Spec.Ranks.Torchrun", "--torchrun", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.Torchrun }, exact("torchrun --standalone starts the command").everywhere()},
-		{"Spec.Ranks.Count", "--nproc", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.Count > 0 }, exact("--nproc-per-node of torchrun").everywhere()},
+		{"Spec.Ranks.Count", "--nproc", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.Count > 0 }, exact("--nproc_per_node of torchrun").everywhere()},
 		{"Spec.Ranks.Own", "--ranks", func(w *Work) bool { return w.Spec.Ranks != nil && !w.Spec.Ranks.Torchrun }, refused("the processes are started by gpuard", "where gpuard is installed on the nodes or in the image, make it part of the command: -- gpuard run --ranks -- ./program").everywhere()},
 		{"Spec.Ranks.Grace", "--grace", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.Grace > 0 }, approximate("torchrun ends the other processes in its own time").everywhere()},
 		{"Spec.Ranks.JSON", "--json", func(w *Work) bool { return w.Spec.Ranks != nil && w.Spec.Ranks.JSON }, approximate("torchrun has messages of its own").everywhere()},

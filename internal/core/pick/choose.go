@@ -40,14 +40,20 @@ func (q *query) choose(candidates []*unit) []*unit {
 	return chosen
 }
 
-// programOrder is the order in which the program sees the chosen devices: index order, or, if the job had all of
-// them before, the order it had then.
+// programOrder is the order in which the program sees the chosen devices: index order; or, if the job had all of them before, the
+// order it had then; or, if they are all that the caller's variables allow, the order in which these name them.
 func (q *query) programOrder(chosen []*unit) func(a, b *unit) int {
-	if slices.ContainsFunc(chosen, func(u *unit) bool { return !u.had }) {
-		return inOrder
+	by := func(list []gpu.UUID) func(a, b *unit) int {
+		return func(a, b *unit) int { return cmp.Compare(slices.Index(list, a.id()), slices.Index(list, b.id())) }
 	}
-	at := func(u *unit) int { return slices.Index(q.spec.Prefer, u.id()) }
-	return func(a, b *unit) int { return cmp.Compare(at(a), at(b)) }
+	unlisted := func(u *unit) bool { return !slices.Contains(q.in.MaskOrder, u.id()) }
+	switch {
+	case !slices.ContainsFunc(chosen, func(u *unit) bool { return !u.had }):
+		return by(q.spec.Prefer)
+	case len(chosen) == len(q.in.MaskOrder) && !slices.ContainsFunc(chosen, unlisted):
+		return by(q.in.MaskOrder)
+	}
+	return inOrder
 }
 
 // restOfSet names the other devices of the set and its worst link.

@@ -34,6 +34,7 @@ type Context struct {
 	Parent     *job.Lease              // the lease that the caller runs inside: only its devices can be given. nil outside
 	Ancestors  []string                // IDs of that lease and its parents, which do not block the caller
 	Allocation string                  // "slurm:12": the devices come from another scheduler; only leases of the same allocation block
+	MaskOrder  []gpu.UUID              // devices that the caller's variables allow, as they name them; nil without such variables
 	Hidden     map[gpu.UUID]string     // devices that this caller may not see, and why: "CUDA_VISIBLE_DEVICES=1 hides it"
 	Last       []gpu.UUID              // the devices this user had last
 	Own        []int                   // PIDs that the lease is for and that run already: they do not block

@@ -457,6 +457,10 @@ func (s *scenario) readPlace(word, value string) bool {
 		for _, name := range strings.Split(value, ",") {
 			s.in.Last = append(s.in.Last, s.id(name))
 		}
+	case "mask": // mask 3,0
+		for _, name := range strings.Split(value, ",") {
+			s.in.MaskOrder = append(s.in.MaskOrder, s.id(name))
+		}
 	case "hidden": // hidden 0,2=why
 		names, why, _ := strings.Cut(value, "=")
 		s.in.Hidden = map[gpu.UUID]string{}

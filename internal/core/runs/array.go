@@ -42,6 +42,15 @@ func (s *State) regroup(r *Run, before Phase) {
 	}
 }
 
+// ArrayRunning is how many runs of its array run, and whether that is as many as may.
+func (s *State) ArrayRunning(run int) (running int, full bool) {
+	g := s.Runs[run].array
+	if g == nil {
+		return 0, false
+	}
+	return g.live + g.taken, g.live+g.taken >= g.most
+}
+
 // Take reserves a place among those of its array for a run that is about to start; false where all are taken: Fresh
 // lists the run again when one is free. Untake is to be called when the run has begun, or is not to.
 func (s *State) Take(run int) bool {

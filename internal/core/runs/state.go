@@ -343,6 +343,9 @@ func (s *State) end(run int, e Event) {
 	}
 }
 
+// Cancelled reports whether a run was told to end, and has not ended by itself since.
+func (s *State) Cancelled(run int) bool { return s.Runs[run].cancelled }
+
 // gone: the run of a sweep is repeated. The job of a queue may have done its work, so it is repeated only if that was
 // asked for.
 func (s *State) gone(run int) {

@@ -21,6 +21,8 @@ type Holder struct {
 	PID     int       // 0 when unknown
 	Apart   bool      // PID counts in another PID namespace, as in a container
 	Since   time.Time // zero when unknown
+	Until   time.Time // when its lease is over; zero when unknown
+	Guess   bool      // that is an estimate
 	Keeper  string    // process that keeps a lease whose command has ended: "PID 7 (sleep)"; "" while the command runs
 	Awaited time.Time // until when that lease waits for a next start of its command; zero: it does not
 	Text    string    // the obstacle where it is no command: "drained: fan replacement (root, since 2 Jan 15:04)"

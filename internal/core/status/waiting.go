@@ -25,12 +25,13 @@ type Waiting struct {
 	Share    gpu.Bytes     `json:"share,omitempty"`
 	Parent   string        `json:"parent,omitempty"` // lease inside which it waits
 	Since    *time.Time    `json:"since"`
-	Stopped  bool          `json:"stopped"`        // the waiting process is stopped
-	Passed   bool          `json:"passed"`         // it, or another ticket of its user, was next and did not start: others are ahead of it
-	Time     time.Duration `json:"-"`              // estimate of its owner; 0 none
-	Why      string        `json:"why"`            // what it waits for
-	Expected *time.Time    `json:"expected"`       // when it may start, by estimates; null unknown, and everywhere but in gpuard queue
-	Most     int           `json:"most,omitempty"` // limit of devices for its user at the same time, if it waits because of that limit
+	Stopped  bool          `json:"stopped"`           // the waiting process is stopped
+	Passed   bool          `json:"passed"`            // it, or another ticket of its user, was next and did not start: others are ahead of it
+	Time     time.Duration `json:"-"`                 // estimate of its owner; 0 none
+	Why      string        `json:"why"`               // what it waits for
+	Expected *time.Time    `json:"expected"`          // when it may start, by estimates; null unknown, and everywhere but in gpuard queue
+	Endless  string        `json:"endless,omitempty"` // what runs there of which no end is known; "" none, and everywhere but in gpuard queue
+	Most     int           `json:"most,omitempty"`    // limit of devices for its user at the same time, if it waits because of that limit
 }
 
 // Queue adds the waiting requests in queue order. here is the PID namespace of the caller; passed,

@@ -186,7 +186,7 @@ func leaseOf(id string, spots []spot) (status.Lease, bool) {
 // unused are leases that use more than they were promised, or nothing. Those that are followed are noted in live.
 func (w *Watch) unused(now time.Time, p spot, live map[string]bool) (all []Trouble) {
 	for _, l := range p.Leases {
-		if l.Share > 0 && l.Memory != nil && *l.Memory > l.Share {
+		if l.Over() {
 			all = append(all, p.ofLease(OverShare, l, fmt.Sprintf("uses %s of %s, of which it was promised %s", *l.Memory, p.name, l.Share)))
 		}
 		if p.Utilization == nil || l.Parent != "" {

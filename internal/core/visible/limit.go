@@ -27,6 +27,34 @@ func Limit(env Env, m gpu.Machine) (hidden map[gpu.UUID]string, notes []Note) {
 	return hidden, notes
 }
 
+// MaskOrder lists the devices that the caller's own variables allow, in the order in which these name them: of several masks of a
+// vendor by the last that is set. Devices of vendors without a mask are not in it.
+func MaskOrder(env Env, m gpu.Machine) (order []gpu.UUID) {
+	vendor, given, _ := slurmGiven(env, m)
+	last := map[gpu.Vendor]mask{}
+	var vendors []gpu.Vendor
+	for _, v := range maskReaders() {
+		k := v.read(env, m)
+		if v.vendor == vendor {
+			k = narrowed(v.read, env, m, given)
+		}
+		if _, known := last[v.vendor]; !known {
+			vendors = append(vendors, v.vendor)
+		}
+		if k.set || last[v.vendor].among == nil {
+			last[v.vendor] = k
+		}
+	}
+	for _, v := range vendors {
+		if k := last[v]; k.set {
+			for _, c := range k.allowed {
+				order = append(order, c.uuid())
+			}
+		}
+	}
+	return order
+}
+
 // maskReader reads the mask of one vendor's variables.
 type maskReader struct {
 	vendor gpu.Vendor

@@ -117,3 +117,25 @@ func TestLimitAgreesWithCUDA(t *testing.T) {
 		}
 	}
 }
+
+// TestMaskOrder: the order in which variables name what they allow.
+func TestMaskOrder(t *testing.T) {
+	m := same(gpu.NVIDIA, 4)
+	for text, want := range map[string]string{"3,0": "3 0", "": "", "-1": "", "0,1,2,3": "0 1 2 3", "GPU-000000a2,GPU-000000a0": "2 0"} {
+		var got []string
+		for _, id := range MaskOrder(set(text), m) {
+			d, _, _ := m.Find(id)
+			got = append(got, fmt.Sprint(d.Index))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("CUDA_VISIBLE_DEVICES=%s: %q, want %q", text, got, want)
+		}
+	}
+	if got := MaskOrder(nil, m); got != nil {
+		t.Errorf("without a variable: %q", got)
+	}
+	amd := same(gpu.AMD, 4)
+	if got := MaskOrder(Env{"ROCR_VISIBLE_DEVICES=3,2,0", "HIP_VISIBLE_DEVICES=2,0"}, amd); len(got) != 2 || got[0] != amd.Devices[0].UUID || got[1] != amd.Devices[3].UUID {
+		t.Errorf("HIP within ROCR: %q", got)
+	}
+}

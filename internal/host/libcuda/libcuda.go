@@ -47,6 +47,7 @@ const (
 	systemNotReady   = 802
 	driverMismatch   = 803
 	newerThanDriver  = 804 // CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE; observed of libcuda 535 to 555: this where the kernel driver is somewhat older, 803 where it is newer
+	unknownError     = 999
 	functionNotFound = 500 // CUDA_ERROR_NOT_FOUND; call returns it for a function that the library lacks
 )
 

@@ -40,9 +40,12 @@ func refused(function string, a Answer) *gpu.Unavailable {
 	u := &gpu.Unavailable{
 		Cause:  gpu.DriverError,
 		Text:   fmt.Sprintf("cannot ask the CUDA driver: %s answers %d (%s)", function, a.Code, a.Word),
-		Remedy: "see what the driver says: sudo dmesg | grep -iE 'nvrm|xid'; after suspend or an update, load it again: sudo modprobe nvidia_uvm, or reboot",
+		Remedy: "see what the driver says: sudo dmesg | grep -iE 'nvrm|xid'",
 	}
 	switch a.Code {
+	case unknownError: // mostly after suspend
+		u.Remedy = "after suspend, when nothing uses the GPUs, load the module again: sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm; if it is in use, or that does not help: " +
+			"see what the driver says (sudo dmesg | grep -iE 'nvrm|xid'), and reboot"
 	case stubLibrary:
 		u.Cause = gpu.LibraryUnloadable
 		u.Remedy = "the toolkit's stub for building was loaded, " + a.Library + ": take that folder out of LD_LIBRARY_PATH"

@@ -61,9 +61,26 @@ func first[T any](read func(string) *T, texts ...string) *T {
 	return nil
 }
 
-// uuid returns s if it is safe in an environment variable and on a command line, else "".
+// isBareUUID reports whether s is an identifier without its prefix, as nvidia-smi prints it of a Jetson: 8, 4, 4, 4 and 12 digits.
+func isBareUUID(s string) bool {
+	groups := strings.Split(s, "-")
+	if len(groups) != 5 {
+		return false
+	}
+	for i, size := range []int{8, 4, 4, 4, 12} {
+		if len(groups[i]) != size || strings.Trim(groups[i], "0123456789abcdef") != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// uuid returns s if it is safe in an environment variable and on a command line, else "". One without its prefix gets it.
 func uuid(s, prefix string) gpu.UUID {
 	s = strings.TrimSpace(s)
+	if isBareUUID(s) {
+		s = prefix + s
+	}
 	rest, ok := strings.CutPrefix(s, prefix)
 	const allowed = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-/"
 	if !ok || rest == "" || len(s) > 96 || strings.Trim(rest, allowed) != "" {
@@ -84,6 +101,23 @@ func (g *xmlGPU) problem() string {
 		}
 	}
 	return ""
+}
+
+// failed names the readings in whose place nvidia-smi wrote that there was an error. What a device does not have is "N/A".
+func (g *xmlGPU) failed() (names []string) {
+	if g.problem() != "" {
+		return nil
+	}
+	for _, r := range []struct{ name, text string }{
+		{"name", g.Name}, {"memory", g.Memory.Used}, {"utilisation", g.Util}, {"temperature", g.Temp}, {"clock", g.ClockSM},
+		{"power", g.Power.Average + g.Power.Draw + g.PowerOld.Draw},
+	} {
+		text := strings.ToLower(r.text)
+		if strings.Contains(text, "err!") || strings.Contains(text, "unknown error") {
+			names = append(names, r.name)
+		}
+	}
+	return names
 }
 
 // clockEvents lists the active events by the names that gpuard uses; nil if the driver does not report them.
@@ -137,9 +171,12 @@ func (r *xmlRetired) pages() *gpu.RetiredPages {
 
 // recovery reads the newer element, or the two that it replaced.
 func (g *xmlGPU) recovery() string {
-	switch action := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(g.Recovery), " ", "_")); action {
-	case "none", "reset", "reboot", "drain_p2p", "drain_and_reset":
+	switch action := strings.ToLower(strings.ReplaceAll(word(g.Recovery), " ", "_")); action {
+	case "":
+	case "none", "reset", "reboot", "drain_p2p", "drain_and_reset", "recover_imex_domain":
 		return action
+	default: // newer than this list
+		return "unknown"
 	}
 	reset, drain := choice(g.Reset, "Yes", "No"), choice(g.Drain, "Yes", "No")
 	switch {
@@ -176,11 +213,11 @@ func (f *xmlFabric) listFaults() []string {
 }
 
 func computeMode(s string) string {
-	switch mode := strings.ToLower(strings.TrimSpace(s)); mode {
-	case "default", "exclusive_process", "prohibited":
+	switch mode := strings.ToLower(word(s)); mode {
+	case "", "default", "exclusive_thread", "exclusive_process", "prohibited":
 		return mode
 	}
-	return ""
+	return "unknown"
 }
 
 // process converts one <process_info>; ok is false if it has no PID.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -68,7 +69,8 @@ func shown(v reflect.Value) any {
 
 func TestParseOldDriver(t *testing.T) {
 	m := parsed(t, "driver-470.xml")
-	if m.Driver != "470.256.02" || m.CUDA != "11.4" || m.Source != "nvidia-smi" || len(m.Devices) != 2 || len(m.Problems) != 0 {
+	if m.Driver != "470.256.02" || m.CUDA != "11.4" || m.Source != "nvidia-smi" || len(m.Devices) != 2 ||
+		strings.Join(m.Problems, "; ") != "GPU 1: cannot read its utilisation: nvidia-smi says that there was an error; GPU 1: cannot read its power: nvidia-smi says that there was an error" {
 		t.Fatalf("machine: %+v", m)
 	}
 	same(t, "V100", m.Devices[0], gpu.Device{
@@ -236,7 +238,6 @@ func TestFailuresAreToldApart(t *testing.T) {
 		"":       gpu.DriverError,
 		"\xff\n": gpu.DriverError,
 		"<nvidia_smi_log><attached_gpus>0</attached_gpus></nvidia_smi_log>":                                 gpu.NoDevice,
-		"<nvidia_smi_log><gpu><uuid>GPU-1</uuid></gpu>":                                                     gpu.DriverError,
 		"<nvidia_smi_log><gpu><uuid>GPU-1</gpu></nvidia_smi_log>":                                           gpu.DriverError,
 		"<nvidia_smi_logs></nvidia_smi_logs>":                                                               gpu.DriverError,
 		"<nvidia_smi_log><gpu><uuid>GPU is lost</uuid></gpu></nvidia_smi_log>":                              gpu.DriverError,
@@ -256,6 +257,39 @@ func TestFailuresAreToldApart(t *testing.T) {
 		if first, _, _ := strings.Cut(text, "\n"); want == gpu.DriverError && strings.HasPrefix(text, "Failed") && !strings.Contains(u.Text, first) {
 			t.Errorf("%q does not quote nvidia-smi", u.Text)
 		}
+	}
+}
+
+// TestWhatCouldBeRead: of a document that is damaged the GPUs before that count, and what is wrong is said.
+func TestWhatCouldBeRead(t *testing.T) {
+	for text, want := range map[string]string{
+		"<nvidia_smi_log><gpu><uuid>GPU-1</uuid></gpu>":                                 "damaged behind GPU 0, so GPUs behind it are not known: XML syntax error",
+		"<nvidia_smi_log><gpu><uuid>GPU-1</uuid></gpu><gpu><uuid>GPU-2</uu":             "damaged behind GPU 0",
+		"<nvidia_smi_log><!-- a -- b --><gpu><uuid>GPU-1</uuid></gpu></nvidia_smi_log>": "",
+	} {
+		m, err := Parse([]byte(text))
+		if err != nil || len(m.Devices) != 1 || m.Devices[0].UUID != "GPU-1" || !strings.Contains(strings.Join(m.Problems, "\n"), want) || (len(m.Problems) > 0) != (want != "") {
+			t.Errorf("%s: %+v, %v", text, m, err)
+		}
+	}
+	for text, want := range map[string]gpu.UUID{
+		"54dc0f0b-1234-5678-9abc-def012345678": "GPU-54dc0f0b-1234-5678-9abc-def012345678", "54dc0f0b": "", "GPU-x": "GPU-x", "54DC0f0b-1234-5678-9abc-def012345678": "",
+	} {
+		if got := uuid(text, "GPU-"); got != want {
+			t.Errorf("%s is read as %q, want %q", text, got, want)
+		}
+	}
+	line := func(kind, memory string) string {
+		return "<process_info><pid>7</pid><type>" + kind + "</type><used_memory>" + memory + "</used_memory></process_info>"
+	}
+	both, err := Parse([]byte(strings.Replace(one, "</gpu>", "<processes>"+line("C", "300 MiB")+line("G", "N/A")+line("G", "400 MiB")+"</processes></gpu>", 1)))
+	if err != nil || len(both.Processes) != 1 || both.Processes[0].Kind != gpu.BothKinds || *both.Processes[0].Memory != 400*gpu.MiB {
+		t.Errorf("a process with several lines: %+v, %v", both.Processes, err)
+	}
+	failed := strings.Replace(one, "</gpu>", "<temperature><gpu_temp>ERR!</gpu_temp></temperature><utilization><gpu_util>[Unknown Error]</gpu_util></utilization></gpu>", 1)
+	m, err := Parse([]byte(failed))
+	if err != nil || !slices.Equal(m.Problems, []string{"GPU 0: cannot read its utilisation: nvidia-smi says that there was an error", "GPU 0: cannot read its temperature: nvidia-smi says that there was an error"}) {
+		t.Errorf("%q, %v", m.Problems, err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 // repair makes nvidia-smi's output valid XML without changing any reading:
 //   - it drops bytes that XML forbids (the owner of a process chooses its name);
+//   - it drops comments, in which XML forbids "--" and people do not;
 //   - it drops the long lists of supported clocks: they are not used here, and some drivers forget tags in them
 //     (lollipopkit/flutter_server_box issue 286);
 //   - it escapes "<" and a bare "&" in process names.
@@ -17,6 +18,7 @@ func repair(input []byte) []byte {
 		}
 		return r
 	}, out)
+	out = between(out, "<!--", "-->", func([]byte) []byte { return nil })
 	out = between(out, "<supported_clocks>", "</supported_clocks>", func([]byte) []byte { return nil })
 	return between(out, "<process_name>", "</process_name>", escapeName)
 }

@@ -23,6 +23,7 @@ type unit struct {
 	device    gpu.Device
 	slices    []gpu.MIGDevice // without UUID until named
 	processes []xmlProcess
+	failed    []string // readings in whose place nvidia-smi wrote an error
 }
 
 // mostProblems limits the messages that are taken from nvidia-smi.
@@ -51,6 +52,9 @@ func parse(out, errs []byte) (*report, error) {
 		}
 		seen[u.device.UUID] = true
 		r.units = append(r.units, u)
+	}
+	if doc.damage != "" {
+		r.problem("the output of nvidia-smi is damaged behind GPU %d, so GPUs behind it are not known: %s", len(doc.gpus)-1, firstLine(doc.damage))
 	}
 	tail := out[begin:]
 	tail = tail[bytes.LastIndex(tail, []byte("</nvidia_smi_log>"))+1:]
@@ -145,7 +149,7 @@ func (r *report) lost(rest, line string) {
 
 // unit converts one <gpu> element.
 func (g *xmlGPU) unit() unit {
-	u := unit{device: g.device()}
+	u := unit{device: g.device(), failed: g.failed()}
 	for _, l := range []xmlProcesses{g.Processes, g.ProcessesOld} {
 		u.processes = append(u.processes, l.List...)
 		if text := strings.TrimSpace(prose.Clean(l.Text)); text != "" {
@@ -174,6 +178,9 @@ func (r *report) machine() gpu.Machine {
 		d.Index = i
 		if d.Problem != "" {
 			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: %s", i, d.Problem))
+		}
+		for _, what := range u.failed {
+			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: cannot read its %s: nvidia-smi says that there was an error", i, what))
 		}
 		unnamed := 0
 		for _, s := range u.slices {
@@ -212,7 +219,23 @@ func (u *unit) assignProcesses(d *gpu.Device) []gpu.Process {
 				p.GPU = s.UUID
 			}
 		}
-		out = append(out, p)
+		out = addProcess(out, p)
 	}
 	return out
+}
+
+// addProcess adds a process of a device or slice. One that has several lines, as of its computing and of its drawing, is added once,
+// with the larger memory, as by the library's reader.
+func addProcess(list []gpu.Process, p gpu.Process) []gpu.Process {
+	i := slices.IndexFunc(list, func(o gpu.Process) bool { return o.PID == p.PID && o.GPU == p.GPU })
+	if i < 0 {
+		return append(list, p)
+	}
+	if o := &list[i]; o.Kind != p.Kind {
+		o.Kind = gpu.BothKinds
+	}
+	if o := &list[i]; o.Memory == nil || p.Memory != nil && *p.Memory > *o.Memory {
+		o.Memory = p.Memory
+	}
+	return list
 }

@@ -15,6 +15,7 @@ import (
 type document struct {
 	driver, cuda, attached string
 	gpus                   []xmlGPU
+	damage                 string // why the document ends before its end; "" where it does not
 	loose                  string // text between the devices: complaints about devices that have no element
 }
 
@@ -164,8 +165,12 @@ func decode(input []byte) (*document, error) {
 				return doc, nil
 			}
 		}
-		if err != nil {
+		if err != nil && len(doc.gpus) == 0 {
 			return nil, err
+		}
+		if err != nil { // what was whole counts
+			doc.damage, doc.loose = err.Error(), loose.String()
+			return doc, nil //nolint:nilerr // it is said beside them
 		}
 	}
 }
@@ -174,9 +179,11 @@ func (doc *document) child(d *xml.Decoder, start xml.StartElement) error {
 	switch start.Name.Local {
 	case "gpu":
 		var g xmlGPU
-		err := d.DecodeElement(&g, &start)
+		if err := d.DecodeElement(&g, &start); err != nil {
+			return err
+		}
 		doc.gpus = append(doc.gpus, g)
-		return err
+		return nil
 	case "driver_version":
 		return d.DecodeElement(&doc.driver, &start)
 	case "cuda_version":

@@ -51,14 +51,15 @@ func AgeText(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d/(24*time.Hour)))
 }
 
+// AboutText formats a duration in its largest unit, rounded to it: 5 h 57 min is about 6 h.
+func AboutText(d time.Duration) string {
+	for _, unit := range []struct{ upTo, size time.Duration }{{time.Minute, time.Second}, {time.Hour, time.Minute}, {48 * time.Hour, time.Hour}} {
+		if d < unit.upTo {
+			return AgeText(d.Round(unit.size))
+		}
+	}
+	return AgeText(d.Round(24 * time.Hour))
+}
+
 // Between stands between two columns.
 const Between = "  "
-
-// ClockText is the time of day, with the day if it is not today: "15:04", "2 Jan 15:04".
-func ClockText(t, now time.Time) string {
-	t = t.In(now.Location())
-	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		return t.Format("15:04")
-	}
-	return t.Format("2 Jan 15:04")
-}

@@ -8,12 +8,14 @@ import (
 	"gpuard/internal/app/exit"
 )
 
-// Report runs f and gives its error the exit code of commands that do not start a program.
+// Report runs f and gives its error the exit code of commands that do not start a program, unless it has one.
 func Report(f func() error) error {
-	if err := f(); err != nil {
-		return &Coded{err, exit.Plain(err)}
+	err := f()
+	var own *Coded
+	if err == nil || errors.As(err, &own) {
+		return err
 	}
-	return nil
+	return &Coded{err, exit.Plain(err)}
 }
 
 // Usagef is an error of wrong usage, with exit code 2.

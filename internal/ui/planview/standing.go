@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/pick"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/translate"
@@ -92,7 +93,10 @@ func holder(h status.Holder, now time.Time, brevity int) string {
 	case h.Keeper != "":
 		text += " has ended, still held by " + h.Keeper
 	case !h.Since.IsZero() && brevity < 2:
-		text += " since " + console.ClockText(h.Since, now)
+		text += " since " + prose.ClockTime(h.Since, now)
+	}
+	if !h.Until.IsZero() && h.Awaited.IsZero() && h.Keeper == "" { // what a person who waits wants to know
+		text += " " + prose.EndTime(h.Until, now, h.Guess)
 	}
 	return text
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 )
 
@@ -43,7 +44,10 @@ func rowsOf(s *status.Report) (rows []row) {
 			case l.Ended:
 				r.remark = "ended, still held"
 			case l.Share > 0:
-				r.remark = "share " + l.Share.String()
+				r.remark = l.ShareText()
+			}
+			if at, estimated, known := l.EndsAt(s.Now); known && !l.Ended {
+				r.remark = strings.TrimPrefix(r.remark+", "+prose.EndTime(at, s.Now, estimated), ", ")
 			}
 			rows = append(rows, r)
 		}

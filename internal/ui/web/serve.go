@@ -56,6 +56,7 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 	if err != nil {
 		view.Host.Say(err.Error() + "; it is kept in memory only")
 	}
+	observer.Host.Say = withTime(view.Host)
 	if o.Jobs != "" {
 		if err := observer.MapJobs(o.Jobs); err != nil {
 			return err
@@ -87,6 +88,14 @@ func Serve(ctx context.Context, view observe.View, o observe.Serving) error {
 // serverOf gives each client a limited time for what it sends and for what it takes.
 func serverOf(handler http.Handler) *http.Server {
 	return &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: writeLimit, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ConnContext: withConnection}
+}
+
+// withTime says lines with the time before each, for a log that is read later. The journal of systemd has it already.
+func withTime(host *machine.Host) func(line string) {
+	if journal, _ := host.Env.Lookup("JOURNAL_STREAM"); journal != "" {
+		return host.Say
+	}
+	return func(line string) { host.Say(time.Now().Format(time.DateTime) + " " + line) }
 }
 
 func newSite(observer *observe.Observer, view observe.View, o observe.Serving) *Site {

@@ -155,10 +155,10 @@ static nvmlReturn_t tlimit_gpu_max(nvmlDevice_t d, char out[TEXT]) { return from
 
 static nvmlReturn_t recovery(nvmlDevice_t d, char out[TEXT])
 {
-    static const char *const words[] = {"None", "Reset", "Reboot", "Drain P2P", "Drain and Reset"};
+    static const char *const words[] = {"None", "Reset", "Reboot", "Drain P2P", "Drain and Reset", "Recover IMEX Domain"};
     nvmlReturn_t result = from_field(d, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, out);
     unsigned long n = strtoul(out, NULL, 10);
-    return word(result, out, n < 5 ? words[n] : "Unknown");
+    return word(result, out, n < 6 ? words[n] : "Another Action");
 }
 
 static nvmlReturn_t persistence(nvmlDevice_t d, char out[TEXT])

@@ -74,7 +74,7 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 		if o.Since != nil {
 			text += ", for " + console.AgeText(now.Sub(*o.Since))
 		}
-		v.WriteText(v.Term.Translate(text) + v.Term.Translate(startText(o.Expected, now)))
+		v.WriteText(v.Term.Translate(text) + v.Term.Translate(startText(o.Expected, "", o.Endless, now)))
 		if o.Why != "" {
 			v.Paragraph(console.Dim.Of("     "), console.Dim, v.Translate(o.Why))
 		}
@@ -86,11 +86,14 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 func waitingRows(jobs []queue.Entry, now time.Time) (rows []console.TableRow) {
 	for i := range jobs {
 		e := &jobs[i]
-		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Yellow.Of(string(e.State)), Where: e.Asks, PID: e.PID, About: titleOf(e), When: startText(e.Expected, now), Note: noteOf(e)}
+		r := console.TableRow{Name: strconv.Itoa(e.Number), State: console.Yellow.Of(string(e.State)), Where: e.Asks, PID: e.PID, About: titleOf(e), When: startText(e.Expected, e.HeldBack, e.Endless, now), Note: noteOf(e)}
 		since := e.Submitted
 		switch e.State {
 		case queue.Running:
 			r.State.Style = console.Green
+			if e.Cancelling {
+				r.State = console.Yellow.Of("ending")
+			}
 			if e.Started != nil {
 				since, r.Where = *e.Started, gpusOf(e)
 			}
@@ -158,9 +161,14 @@ func titleOf(e *queue.Entry) string {
 	return e.Name + " " + strings.Join(e.Command[1:], " ")
 }
 
-// startText is when a request may start.
-func startText(expected *time.Time, now time.Time) string {
-	if expected == nil {
+// startText is when a request may start: by estimates, or what keeps it, or what runs there of which no end is known.
+func startText(expected *time.Time, heldBack, endless string, now time.Time) string {
+	switch {
+	case heldBack != "":
+		return ", " + heldBack
+	case expected == nil && endless != "":
+		return ", no end known (" + endless + ")"
+	case expected == nil:
 		return ""
 	}
 	left := expected.Sub(now)
@@ -170,7 +178,7 @@ func startText(expected *time.Time, now time.Time) string {
 	case left < time.Minute:
 		return ", in less than a minute"
 	}
-	return ", in about " + console.AgeText(left)
+	return ", in about " + console.AboutText(left)
 }
 
 func noteOf(e *queue.Entry) string {
@@ -199,7 +207,7 @@ func historyView(w io.Writer, list []queue.Entry, now time.Time, t console.Term)
 			r.State.Style = console.Dim
 		}
 		if e.Ended != nil {
-			r.Ended = console.ClockText(*e.Ended, now)
+			r.Ended = prose.ClockTime(*e.Ended, now)
 		}
 		if e.Seconds > 0 {
 			r.Since = console.ElapsedText(time.Duration(e.Seconds * float64(time.Second)))

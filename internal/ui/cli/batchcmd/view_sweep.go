@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/runs"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/planview"
 	"gpuard/internal/ui/translate"
@@ -63,7 +64,7 @@ func remainingTime(now runs.Progress, at time.Time) string {
 		text = fmt.Sprintf("about %dm left", int(more.Minutes())+1)
 	}
 	if more > 5*time.Minute {
-		text += " (" + console.ClockText(at.Add(more), at) + ")"
+		text += " (" + prose.ClockTime(at.Add(more), at) + ")"
 	}
 	return text
 }

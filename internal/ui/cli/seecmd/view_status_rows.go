@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/planview"
@@ -253,24 +254,16 @@ func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 		o.command, o.handle = o.command+" "+v.Term.Translate("(ended)"), o.handle[:1]
 	}
 	switch {
-	case l.Share > 0 && l.Memory != nil:
-		o.facts = []string{v.Term.Translate(quantity(*l.Memory, l.Share) + planview.QuotaText(l.Quota))}
 	case l.Share > 0:
-		o.facts = []string{v.Term.Translate("share " + l.Share.String() + planview.QuotaText(l.Quota))}
+		o.facts = []string{v.Term.Translate(l.ShareText() + planview.QuotaText(l.Quota))}
 	case len(d.Leases) == 1:
 		o.facts = v.leaseMemory(d)
 	}
 	o.facts = append(o.facts, v.since(l.Since)...)
-	return o
-}
-
-// quantity is "2 of 8 GiB", "512 MiB of 8 GiB".
-func quantity(part, whole gpu.Bytes) string {
-	number, unit, _ := strings.Cut(part.String(), " ")
-	if part == 0 || strings.HasSuffix(whole.String(), " "+unit) {
-		return number + " of " + whole.String()
+	if at, estimated, known := l.EndsAt(v.s.Now); known {
+		o.facts = append(o.facts, v.Term.Translate(prose.EndTime(at, v.s.Now, estimated)))
 	}
-	return part.String() + " of " + whole.String()
+	return o
 }
 
 // keepers writes the processes that hold a lease after its command ended, and how to end it. A lease on several devices
