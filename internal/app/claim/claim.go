@@ -317,7 +317,7 @@ func (q *request) context(held []job.Lease, now time.Time) (in pick.Context, not
 		return in, nil
 	}
 	in.Hidden, notes = q.hidden()
-	in.MaskOrder = visible.MaskOrder(q.env, q.machine)
+	in.MaskOrder = q.env.MaskOrder(q.machine)
 	in.Ancestors = q.enclosingLeases(held)
 	if note := q.lostLease(held); note.Text != "" {
 		notes = append(notes, note)

@@ -29,14 +29,14 @@ func Limit(env Env, m gpu.Machine) (hidden map[gpu.UUID]string, notes []Note) {
 
 // MaskOrder lists the devices that the caller's own variables allow, in the order in which these name them: of several masks of a
 // vendor by the last that is set. Devices of vendors without a mask are not in it.
-func MaskOrder(env Env, m gpu.Machine) (order []gpu.UUID) {
-	vendor, given, _ := slurmGiven(env, m)
+func (e Env) MaskOrder(m gpu.Machine) (order []gpu.UUID) {
+	vendor, given, _ := slurmGiven(e, m)
 	last := map[gpu.Vendor]mask{}
 	var vendors []gpu.Vendor
 	for _, v := range maskReaders() {
-		k := v.read(env, m)
+		k := v.read(e, m)
 		if v.vendor == vendor {
-			k = narrowed(v.read, env, m, given)
+			k = narrowed(v.read, e, m, given)
 		}
 		if _, known := last[v.vendor]; !known {
 			vendors = append(vendors, v.vendor)

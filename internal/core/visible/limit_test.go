@@ -123,7 +123,7 @@ func TestMaskOrder(t *testing.T) {
 	m := same(gpu.NVIDIA, 4)
 	for text, want := range map[string]string{"3,0": "3 0", "": "", "-1": "", "0,1,2,3": "0 1 2 3", "GPU-000000a2,GPU-000000a0": "2 0"} {
 		var got []string
-		for _, id := range MaskOrder(set(text), m) {
+		for _, id := range set(text).MaskOrder(m) {
 			d, _, _ := m.Find(id)
 			got = append(got, fmt.Sprint(d.Index))
 		}
@@ -131,11 +131,11 @@ func TestMaskOrder(t *testing.T) {
 			t.Errorf("CUDA_VISIBLE_DEVICES=%s: %q, want %q", text, got, want)
 		}
 	}
-	if got := MaskOrder(nil, m); got != nil {
+	if got := Env(nil).MaskOrder(m); got != nil {
 		t.Errorf("without a variable: %q", got)
 	}
 	amd := same(gpu.AMD, 4)
-	if got := MaskOrder(Env{"ROCR_VISIBLE_DEVICES=3,2,0", "HIP_VISIBLE_DEVICES=2,0"}, amd); len(got) != 2 || got[0] != amd.Devices[0].UUID || got[1] != amd.Devices[3].UUID {
+	if got := (Env{"ROCR_VISIBLE_DEVICES=3,2,0", "HIP_VISIBLE_DEVICES=2,0"}).MaskOrder(amd); len(got) != 2 || got[0] != amd.Devices[0].UUID || got[1] != amd.Devices[3].UUID {
 		t.Errorf("HIP within ROCR: %q", got)
 	}
 }
