@@ -231,6 +231,10 @@ func TestDoctor(t *testing.T) {
 			}
 			return nil, nil
 		}, []string{"error driver-bound"}, "false", []string{"nouveau", "blacklist"}},
+		{"after suspend", a100s(2), func(w *patient) (env, args []string) {
+			w.Fail("cuInit", fakegpu.Any, 999)
+			return nil, nil
+		}, []string{"error cuda-starts"}, "false", []string{"cuInit answers 999", "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm"}},
 		{"XID 79", a100s(2), func(w *patient) (env, args []string) {
 			w.file("dev/kmsg", "<3>[  100.000000] NVRM: Xid (PCI:"+strings.TrimSuffix(a100s(2)[1]["pci"], ".0")+"): 79, pid=4242, name=python, GPU has fallen off the bus.\n")
 			return nil, nil

@@ -38,6 +38,11 @@ func New(t testing.TB, gpus ...GPU) *Driver {
 		d.device(fmt.Sprintf("gpus/%d", i), g)
 	}
 	d.Links(pairs(len(gpus))...)
+	var all []Seen
+	for _, g := range gpus {
+		all = append(all, Seen{UUID: g["uuid"], PCI: g["pci"]})
+	}
+	d.Answers(Answer{Devices: all}) // of CUDA without variables; any others are what a test is about
 	d.install(paths)
 	return d
 }

@@ -20,7 +20,7 @@ type Seen struct {
 	Parent string // UUID of the whole device, for a MIG device; else ""
 }
 
-// Answers replaces the table. A process whose variables are in no row gets 999 (CUDA_ERROR_UNKNOWN) from cuInit.
+// Answers replaces the table, which New makes with one row: all devices, without variables. A process whose variables are in no row gets 999 (CUDA_ERROR_UNKNOWN) from cuInit.
 func (d *Driver) Answers(rows ...Answer) {
 	d.t.Helper()
 	var text strings.Builder

@@ -74,6 +74,10 @@ func survey(ctx context.Context, host *machine.Host, of string, run bool) (hosti
 	})
 	l.wait()
 	devices, held := s.Machine, hostinfo.Answer[holding]{}
+	start := cmp.Or(host.Times.Probe, 10*time.Second)
+	look(l, "the CUDA driver", start+time.Second, &s.CUDA, func(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo.CUDA] {
+		return siteCUDA(ctx, host, devices, start)
+	})
 	look(l, "leftovers", usual, &held, func(ctx context.Context, host *machine.Host) hostinfo.Answer[holding] {
 		return siteLeftovers(ctx, host, devices)
 	})
@@ -184,6 +188,7 @@ func siteMachine(ctx context.Context, host *machine.Host) hostinfo.Answer[gpu.Ma
 // elsewhere fills in what cannot be asked of a machine that is not this computer.
 func elsewhere(s *hostinfo.Site) {
 	const why = "not looked: this is about a recorded or invented machine"
+	s.CUDA = hostinfo.Failed[hostinfo.CUDA](why)
 	s.Driver, s.Cards, s.Nodes = hostinfo.Failed[hostinfo.Driver](why), hostinfo.Failed[[]hostinfo.Card](why), hostinfo.Failed[[]hostinfo.Node](why)
 	s.Libraries, s.Toolkits, s.Pythons = hostinfo.Failed[[]hostinfo.Library](why), hostinfo.Failed[[]hostinfo.Toolkit](why), hostinfo.Failed[[]hostinfo.Python](why)
 	s.Containers, s.Limits, s.NCCL = hostinfo.Failed[hostinfo.Containers](why), hostinfo.Failed[hostinfo.Limits](why), hostinfo.Failed[[]hostinfo.NCCLFile](why)

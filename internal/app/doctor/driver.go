@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -12,8 +13,10 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
 	"gpuard/internal/core/leftover"
+	"gpuard/internal/core/visible"
 	"gpuard/internal/host/kmod"
 	"gpuard/internal/host/kmsg"
+	"gpuard/internal/host/libcuda"
 	"gpuard/internal/host/loader"
 	"gpuard/internal/host/proc"
 )
@@ -39,6 +42,29 @@ func siteDriver(_ context.Context, host *machine.Host) hostinfo.Answer[hostinfo.
 		d.Elsewhere = search(host).Elsewhere("libcuda.so.1")
 	}
 	return hostinfo.Read(d)
+}
+
+// siteCUDA starts the CUDA driver in a process of its own, with the caller's environment without masks: what those hide is another
+// question. It comes after the readings of device files, which cuInit may make.
+func siteCUDA(ctx context.Context, host *machine.Host, m hostinfo.Answer[gpu.Machine], limit time.Duration) hostinfo.Answer[hostinfo.CUDA] {
+	if m.Problem != "" || !slices.ContainsFunc(m.Found.Devices, func(d gpu.Device) bool { return d.Vendor == gpu.NVIDIA && d.Problem == "" }) {
+		return hostinfo.Failed[hostinfo.CUDA]("not looked: no NVIDIA GPU answers")
+	}
+	env := slices.DeleteFunc(slices.Clone(host.Env), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		return slices.Contains(visible.Variables(), name)
+	})
+	a, err := libcuda.Ask(ctx, env, limit)
+	var none *gpu.Unavailable
+	switch {
+	case errors.As(err, &none) && a.Code != 0:
+		return hostinfo.Read(hostinfo.CUDA{Code: a.Code, Word: a.Word, Remedy: none.Remedy})
+	case errors.As(err, &none):
+		return hostinfo.Answer[hostinfo.CUDA]{Problem: none.Text, Do: none.Remedy}
+	case err != nil:
+		return hostinfo.Failed[hostinfo.CUDA](err.Error())
+	}
+	return hostinfo.Read(hostinfo.CUDA{Code: a.Code, Word: a.Word})
 }
 
 // siteCards lists the display controllers and accelerators of the PCI bus, with what NVIDIA's module calls them.

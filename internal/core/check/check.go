@@ -57,7 +57,7 @@ type Check struct {
 
 // Checks lists every check in the order of their findings: causes before consequences.
 func Checks() []Check {
-	return slices.Concat(driverChecks(), deviceChecks(), environmentChecks(), libraryChecks(), pythonChecks(), containerChecks(), stateChecks())
+	return slices.Concat(driverChecks(), deviceChecks(), environmentChecks(), []Check{cudaStart()}, libraryChecks(), pythonChecks(), containerChecks(), stateChecks())
 }
 
 // Site runs every check.

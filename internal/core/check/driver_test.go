@@ -10,6 +10,26 @@ import (
 
 func TestDriver(t *testing.T) { see(t, driverChecks(), driverSightings()) }
 
+// TestCUDAStart: only cuInit tells whether CUDA programs start.
+func TestCUDAStart(t *testing.T) {
+	said := func(code int) hostinfo.Site {
+		return change(box(2), func(s *hostinfo.Site) {
+			s.CUDA = hostinfo.Read(hostinfo.CUDA{Code: code, Word: "CUDA_ERROR", Remedy: "do this"})
+		})
+	}
+	see(t, []Check{cudaStart()}, []sighting{
+		{"cuda-starts", "it does", said(0), OK},
+		{"cuda-starts", "after suspend", said(999), Error},
+		{"cuda-starts", "no device for it", said(100), Error},
+		{"cuda-starts", "no fabric manager", said(802), Error},
+		{"cuda-starts", "not asked", change(box(1), func(s *hostinfo.Site) { s.CUDA = hostinfo.Failed[hostinfo.CUDA]("no answer within 10s") }), Unknown},
+		{"cuda-starts", "no GPU", none(), OK},
+	})
+	if v := Diagnose(said(999)); v.Runs == nil || *v.Runs || v.Next != "do this" {
+		t.Errorf("the verdict is %+v", v.Verdict)
+	}
+}
+
 const driver550 = "550.54.15"
 
 // box is a machine with n working NVIDIA cards and a complete driver.

@@ -19,6 +19,7 @@ type Site struct {
 	Now        time.Time
 	Env        visible.Env            // of the caller
 	Machine    Answer[gpu.Machine]    // complete, with processes and health; Problem where no reader answered
+	CUDA       Answer[CUDA]           // what cuInit answers to a process without a mask; Problem where it was not asked
 	Driver     Answer[Driver]         // the kernel's part of the driver, and its library
 	Cards      Answer[[]Card]         // display and 3D controllers of the PCI bus, as sysfs shows them
 	Nodes      Answer[[]Node]         // device files of GPU drivers
@@ -40,6 +41,13 @@ type Answer[T any] struct {
 	Found   T
 	Problem string // why it could not be read, in words; "not looked" when it was not requested
 	Do      string // remedy for the problem, where known
+}
+
+// CUDA is how the CUDA driver starts in a process.
+type CUDA struct {
+	Code   int    // that cuInit returned; 0 success
+	Word   string // the driver's name for it
+	Remedy string // what to do about it; "" for 0
 }
 
 // Read is a successful reading.
