@@ -24,12 +24,14 @@ type prometheus struct {
 	base string
 }
 
-// startPrometheus starts one with this file of scrape configs and these rules.
+// startPrometheus starts one with these rules and a prometheus.yml of its own, to which the file of scrape configs is added as the
+// note of setup prometheus says for one before 2.43: its lines from - job_name on.
 func startPrometheus(t testing.TB, scrape, rules string) *prometheus {
 	t.Helper()
 	dir := t.TempDir()
 	text := strings.ReplaceAll(string(must(os.ReadFile(scrape))), "5s", "500ms")
-	config := "global:\n  evaluation_interval: 500ms\nrule_files: [" + rules + "]\n" + text
+	_, added, _ := strings.Cut(text, "scrape_configs:\n")
+	config := "global:\n  evaluation_interval: 500ms\nrule_files: [" + rules + "]\nscrape_configs:\n- job_name: other\n  static_configs:\n  - targets: []\n" + added
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -73,6 +75,7 @@ func TestServePrometheus(t *testing.T) {
 	got := run(t, r.cmd("setup", "prometheus", dir, "--target", strings.TrimPrefix(p.base, "http://")))
 	same(t, "setup prometheus: "+got.err, got.code, 0)
 	rules := filepath.Join(dir, "gpuard-alerts.yml")
+	contains(t, got.out+got.err, "before 2.43 (Debian 12 has 2.42): rule_files as above", "from - job_name on")
 	tool := func(stdin string, args ...string) {
 		t.Helper()
 		cmd := exec.Command("promtool", args...)

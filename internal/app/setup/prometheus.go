@@ -38,7 +38,8 @@ func (s *Setup) Prometheus(folder, target string) (Wish, error) {
 		},
 		Try: []string{"promtool check rules " + rules, "gpuard serve"},
 		Notes: []string{
-			"in prometheus.yml, name both: scrape_config_files: [" + scrape + "] and rule_files: [" + rules + "]",
+			"in prometheus.yml, from Prometheus 2.43 on: scrape_config_files: [" + scrape + "] and rule_files: [" + rules + "]",
+			"before 2.43 (Debian 12 has 2.42): rule_files as above, and below scrape_configs of prometheus.yml the lines of " + scrape + " from - job_name on",
 			"in Grafana, import " + shown + " (Dashboards, New, Import)",
 		}}, nil
 }

@@ -6,6 +6,8 @@
 package prose
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -54,4 +56,24 @@ func List(parts []string, last string) string {
 		return strings.Join(parts, "")
 	}
 	return strings.Join(parts[:len(parts)-1], ", ") + " " + last + " " + parts[len(parts)-1]
+}
+
+// Ranges writes numbers, each once and sorted, as "0-3, 6". Two neighbours are no range: "0, 1".
+func Ranges(numbers []int) string {
+	sorted := slices.Compact(slices.Sorted(slices.Values(numbers)))
+	var parts []string
+	for i := 0; i < len(sorted); {
+		end := i
+		for end+1 < len(sorted) && sorted[end+1] == sorted[end]+1 {
+			end++
+		}
+		if end-i < 2 {
+			end = i
+			parts = append(parts, strconv.Itoa(sorted[i]))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d-%d", sorted[i], sorted[end]))
+		}
+		i = end + 1
+	}
+	return strings.Join(parts, ", ")
 }

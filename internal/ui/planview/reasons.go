@@ -9,6 +9,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/ui/console"
 )
 
@@ -69,30 +70,57 @@ func RelevantReasons(reasons []job.Reason) []job.Reason {
 	return slices.DeleteFunc(slices.Clone(reasons), func(r job.Reason) bool { return r.Code == "not-named" })
 }
 
-// WriteReasons writes one device per line. The remedies are left out, because the refusal ends with what to do.
+// WriteReasons writes one device per line, and those of which the same is to be said on one. The remedies are left out, because the
+// refusal ends with what to do.
 func WriteReasons(p *console.Page, reasons []job.Reason) {
-	labels := labels(p, reasons)
+	lines := reasonLines(p, reasons)
 	width := 0
 	column := len("chosen")
-	for i, l := range labels {
-		word, _ := inWords(reasons[i])
-		word = p.Translate(word)
-		width, column = max(width, console.Cells(l)), max(column, console.Cells(word))
+	for _, l := range lines {
+		width, column = max(width, console.Cells(l.label)), max(column, console.Cells(p.Translate(l.word)))
 	}
-	for i, r := range reasons {
-		lead := "  " + console.Pad(labels[i], width, false, "") + "  "
-		word, text := inWords(r)
-		word, text = p.Translate(word), p.Translate(text)
+	for _, l := range lines {
+		lead := "  " + console.Pad(l.label, width, false, "") + "  "
+		word, text := p.Translate(l.word), p.Translate(l.text)
 		verdict := console.Pad(word, column, false, "") + "  "
 		if p.Term.Width > 0 && p.Term.Width < console.TableWidth {
-			p.Line(console.Normal.Of("  "+labels[i]+"  "), verdictStyle(r.Verdict).Of(word))
+			p.Line(console.Normal.Of("  "+l.label+"  "), verdictStyle(l.verdict).Of(word))
 			if text != "" {
 				p.Paragraph(console.Normal.Of("    "), console.Normal, text)
 			}
 			continue
 		}
-		reason(p, lead, verdictStyle(r.Verdict).Of(verdict), text)
+		reason(p, lead, verdictStyle(l.verdict).Of(verdict), text)
 	}
+}
+
+// reasonLine is what is said of one device, or of several.
+type reasonLine struct {
+	label, word, text string
+	verdict           job.Verdict
+	indexes           []int // of devices that may be named together; nil of one with a name of its own
+}
+
+// reasonLines joins the devices of which the same is to be said, unless they are chosen: "GPU 0-3, 6".
+func reasonLines(p *console.Page, reasons []job.Reason) (lines []reasonLine) {
+	labels := labels(p, reasons)
+	for i, r := range reasons {
+		word, text := inWords(r)
+		l := reasonLine{label: labels[i], word: word, text: text, verdict: r.Verdict}
+		if labels[i] == deviceLabel(r.Index) && r.Verdict != job.Chosen {
+			l.indexes = []int{r.Index}
+		}
+		k := slices.IndexFunc(lines, func(o reasonLine) bool {
+			return o.indexes != nil && l.indexes != nil && o.word == word && o.text == text && o.verdict == r.Verdict
+		})
+		if k < 0 {
+			lines = append(lines, l)
+			continue
+		}
+		lines[k].indexes = append(lines[k].indexes, r.Index)
+		lines[k].label = "GPU " + prose.Ranges(lines[k].indexes)
+	}
+	return lines
 }
 
 // inWords returns the verdict and the text of a reason. It cuts off a verdict with which the text begins.
@@ -137,7 +165,7 @@ func labels(p *console.Page, reasons []job.Reason) []string {
 	}
 	labels := make([]string, len(reasons))
 	for i, r := range reasons {
-		labels[i] = fmt.Sprintf("GPU %d", r.Index)
+		labels[i] = deviceLabel(r.Index)
 		if count[r.Index] > 1 {
 			name := r.Name
 			if _, profile, ok := strings.Cut(r.Name, " MIG "); ok {
@@ -148,6 +176,8 @@ func labels(p *console.Page, reasons []job.Reason) []string {
 	}
 	return labels
 }
+
+func deviceLabel(index int) string { return fmt.Sprintf("GPU %d", index) }
 
 func verdictStyle(v job.Verdict) console.Style {
 	switch v {

@@ -53,10 +53,8 @@ gpuard: wait until lease k3f9 of alice ends, or name another device, or none to 
 gpuard: wait until lease k3f9 of alice ends, or name another device, or none to have one chosen
 `},
 		{"any devices", job.Spec{GPUs: 4}, []job.Lease{alice("k3f9")}, `gpuard: cannot give 4 GPUs: 3 of 4 are free
-  GPU 0  busy    leased as k3f9 by alice (train, PID 77)
-  GPU 1  free
-  GPU 2  free
-  GPU 3  free
+  GPU 0    busy    leased as k3f9 by alice (train, PID 77)
+  GPU 1-3  free
 gpuard: ask for 3 GPUs (--gpus 3), or wait until lease k3f9 of alice ends
 `},
 	}
