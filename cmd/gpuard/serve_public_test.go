@@ -17,13 +17,23 @@ import (
 
 	"gpuard/internal/app/queue"
 	"gpuard/internal/gate"
+	"gpuard/test/fakegpu"
 )
 
-// secretive is a page of a user whose job and service have a secret in their arguments, and its token.
+// secretive is a page of a user whose job, service, waiting job and process without a lease have a secret in their arguments, and its
+// token.
 func secretive(t *testing.T) (p *website, bearer string) {
 	t.Helper()
 	l := newJobLine(t, 1)
 	same(t, "submit", run(t, l.submitting("--hold", "--name", "train", "--note", "swordfish", "--cpu", "--", "sleep", "--password=swordfish")).code, 0)
+	intruder := exec.Command("bash", "-c", "sleep 300; true --password=swordfish")
+	intruder.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := intruder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = unix.Kill(-intruder.Process.Pid, unix.SIGKILL), intruder.Wait() })
+	l.AddProcess(0, intruder.Process.Pid, 30<<30, fakegpu.Compute)
+	same(t, "submit", run(t, l.submitting("--device", "0", "--", "sleep", "--password=swordfish")).code, 0)
 	dir := filepath.Join(t.TempDir(), "swordfish")
 	text := "services:\n  web:\n    cpu: true\n    command: [sh, -c, \"sleep 300 # swordfish\"]\n"
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -55,7 +65,7 @@ func TestServePublic(t *testing.T) {
 	t.Parallel()
 	p, bearer := secretive(t)
 	eventually(t, "all of it is there", func() bool {
-		return strings.Contains(p.get("/api/queue").body, `"train"`) && strings.Contains(p.get("/api/services").body, `"web"`)
+		return strings.Contains(p.get("/api/queue").body, `"train"`) && strings.Contains(p.get("/api/status").body, `"why": "0 of 1 that it can use are free; GPU 0: in use by PID`) && strings.Contains(p.get("/api/services").body, `"web"`)
 	})
 	for _, path := range []string{"/api/queue", "/api/services", "/api/status", "/api/history", "/", "/metrics"} {
 		if got := p.get(path); got.code != http.StatusOK || strings.Contains(got.body, "swordfish") {
@@ -63,14 +73,15 @@ func TestServePublic(t *testing.T) {
 		}
 	}
 	contains(t, p.get("/").body, "train", "shop", "web")
-	contains(t, p.get("/api/queue").body, `"sleep"`)
-	for _, path := range []string{"/api/queue", "/api/services"} {
+	contains(t, p.get("/api/queue").body, `"sleep"`, "cannot give GPU 0: in use by PID")
+	contains(t, p.get("/api/status").body, "in use by PID", " (bash, 30 GiB)")
+	for _, path := range []string{"/api/queue", "/api/services", "/api/status"} {
 		contains(t, p.get(path, "Authorization", bearer).body, "swordfish")
 		if strings.Contains(p.get(path, "Authorization", bearer+"x").body, "swordfish") {
 			t.Errorf("%s with a wrong token", path)
 		}
 	}
-	contains(t, p.get("/metrics").body, `gpuard_jobs{state="pending"} 1`, `gpuard_jobs{state="running"} 0`, `gpuard_job_wait_seconds{job="1",state="pending"}`)
+	contains(t, p.get("/metrics").body, `gpuard_jobs{state="pending"} 2`, `gpuard_jobs{state="running"} 0`, `gpuard_job_wait_seconds{job="1",state="pending"}`)
 
 	events, err := http.Get(p.base + "/events")
 	if err != nil {

@@ -61,6 +61,7 @@ func Status(ctx context.Context, host *machine.Host, only ...string) (status.Rep
 	for i := range s.Devices {
 		if s.Devices[i].Reason == "" && err != nil {
 			s.Devices[i].Reason = "the leases cannot be read"
+			s.Devices[i].Discreet = s.Devices[i].Reason
 		}
 	}
 	s.Notes = append(append(s.Notes, notes...), lines(host, &s, m, held)...)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -33,10 +32,6 @@ func BaseName(command []string) string {
 
 // JobName is what a job is called in its lease, which all users can read: no arguments.
 func JobName(spec job.Spec) string { return cmp.Or(spec.Name, BaseName(spec.Command)) }
-
-// CommandWord is the base name of a command line. It is cut, for a line longer than PIPE_BUF may block its writer
-// (pipe(7)).
-func CommandWord(line string) string { return prose.Brief(BaseName(strings.Fields(line))) }
 
 // NameOf is what people call a device; its UUID where it cannot be read.
 func NameOf(m gpu.Machine, id gpu.UUID) string {

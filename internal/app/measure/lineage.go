@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/quota"
 	"gpuard/internal/core/visible"
 )
@@ -160,7 +161,7 @@ func (w *measuring) uses(r *reading, device gpu.UUID) []quota.Use {
 		if parts[p.PID] = part; p.Memory != nil {
 			sums[part] += *p.Memory
 		}
-		out = append(out, quota.Use{PID: p.PID, Start: p.Start, Command: machine.CommandWord(p.Command), Memory: p.Memory})
+		out = append(out, quota.Use{PID: p.PID, Start: p.Start, Command: prose.ProgramName(p.Command), Memory: p.Memory})
 	}
 	for i := range out {
 		part := parts[out[i].PID]

@@ -74,6 +74,7 @@ type Entry struct {
 	Cancelling bool            `json:"cancelling"`       // it was cancelled and has not ended yet
 	Remedy     string          `json:"remedy"`           // what would start it sooner; "" unknown
 	Why        string          `json:"why"`              // why it waits (the first in the list that does), why it was not started, or what was wrong; "" nothing
+	Discreet   string          `json:"-"`                // why it waits without command lines, for people who may not read them
 	Log        string          `json:"log"`              // file with its output
 	Engine     string          `json:"engine"`           // that has it, such as "slurm"; "" this machine
 	ID         string          `json:"engine_job"`       // what the engine calls it; "" unknown, and on this machine

@@ -109,7 +109,7 @@ func endedText(l job.Lease, now time.Time) string {
 	}
 	var names []string
 	for _, b := range l.HeldBy {
-		about := or(shortCommand(b.Command), "unknown command")
+		about := or(prose.ProgramName(b.Command), "unknown command")
 		if b.Stopped {
 			about += ", stopped"
 		}

@@ -7,6 +7,7 @@ package prose
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,6 +37,14 @@ func Brief(s string) string {
 		return string(runes)
 	}
 	return string(runes[:longest-1]) + "…"
+}
+
+// ProgramName is the base name of the program of a command line, Brief; "" where there is none.
+func ProgramName(line string) string {
+	if words := strings.Fields(Clean(line)); len(words) > 0 {
+		return Brief(path.Base(words[0]))
+	}
+	return ""
 }
 
 // Count writes a number and its noun: "1 file", "2 files", "2 processes".

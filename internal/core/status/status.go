@@ -89,6 +89,7 @@ type Device struct {
 	Drained        string       `json:"drained"`            // who takes it out of use, since when and why; "" when it is not drained
 	XIDs           []XID        `json:"xids"`               // errors that the driver reported and that are not settled, oldest first
 	Reason         string       `json:"reason"`             // why it cannot be leased now, "" when it can
+	Discreet       string       `json:"-"`                  // reason without command lines, for people who may not read them
 	MemoryTotal    *gpu.Bytes   `json:"memory_total"`
 	MemoryUsed     *gpu.Bytes   `json:"memory_used"`
 	MemoryReserved *gpu.Bytes   `json:"memory_reserved"`
@@ -331,7 +332,7 @@ func (v statusView) fill(d *Device, unknown bool) {
 	r, judged := v.reasons[nameOf(d.UUID, d.Index)]
 	blocked := judged && (r.Verdict == job.Busy || r.Verdict == job.Never)
 	if blocked {
-		d.Reason = r.Text
+		d.Reason, d.Discreet = r.Text, r.Discreet().Text
 	}
 	switch {
 	case d.Drained != "":

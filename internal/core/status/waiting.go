@@ -29,6 +29,7 @@ type Waiting struct {
 	Passed   bool          `json:"passed"`            // it, or another ticket of its user, was next and did not start: others are ahead of it
 	Time     time.Duration `json:"-"`                 // estimate of its owner; 0 none
 	Why      string        `json:"why"`               // what it waits for
+	Discreet string        `json:"-"`                 // why without command lines, for people who may not read them
 	Expected *time.Time    `json:"expected"`          // when it may start, by estimates; null unknown, and everywhere but in gpuard queue
 	Endless  string        `json:"endless,omitempty"` // what runs there of which no end is known; "" none, and everywhere but in gpuard queue
 	Most     int           `json:"most,omitempty"`    // limit of devices for its user at the same time, if it waits because of that limit
@@ -47,7 +48,8 @@ func (s *Report) Queue(line []job.Ticket, here uint64, passed, stopped, full fun
 			Memory: t.Memory, Share: t.Share, Parent: prose.Clean(t.Parent), Since: known(t.Since), Passed: passed(t), Stopped: stopped(t), Most: most, Time: t.Time,
 			Apart: t.Namespace != 0 && t.Namespace != here,
 		}
-		w.Why = s.why(&w)
+		w.Why = s.why(&w, func(d *Device) string { return d.Reason })
+		w.Discreet = s.why(&w, func(d *Device) string { return d.Discreet })
 		s.Waiting = append(s.Waiting, w)
 	}
 }
@@ -55,8 +57,8 @@ func (s *Report) Queue(line []job.Ticket, here uint64, passed, stopped, full fun
 // mostWhy is how many devices the reason of a request names.
 const mostWhy = 4
 
-// why says what keeps a request waiting: the same as a refusal says of each device.
-func (s *Report) why(w *Waiting) string {
+// why says what keeps a request waiting: the same as a refusal says of each device, of which reason is the text.
+func (s *Report) why(w *Waiting, reason func(d *Device) string) string {
 	if w.Most > 0 {
 		return fmt.Sprintf("a rule allows its user %d at the same time", w.Most)
 	}
@@ -70,7 +72,7 @@ func (s *Report) why(w *Waiting) string {
 			free++
 			return
 		}
-		busy = append(busy, fmt.Sprintf("GPU %d: %s", d.Index, d.Reason))
+		busy = append(busy, fmt.Sprintf("GPU %d: %s", d.Index, reason(d)))
 	})
 	switch {
 	case free >= w.Count:

@@ -4,7 +4,6 @@ import (
 	"path"
 	"slices"
 
-	"gpuard/internal/app/queue"
 	"gpuard/internal/core/job"
 )
 
@@ -21,13 +20,13 @@ func shown[T any](public func(T) T) func(any) any {
 // publicQueue is the queue as others may see it: names of jobs and commands, as in gpuard status; no arguments, folders,
 // notes or paths.
 func publicQueue(a queuePart) queuePart {
-	plain := len(a.Reasons) > 0 // no reason quotes a command line
 	a.Reasons = slices.Clone(a.Reasons)
 	for i := range a.Reasons {
-		if r := &a.Reasons[i]; len(r.Processes) > 0 {
-			plain = false
-			r.Text, r.Remedy, r.Processes = "processes use it", "", nil
-		}
+		a.Reasons[i] = a.Reasons[i].Discreet()
+	}
+	a.Others = slices.Clone(a.Others)
+	for i := range a.Others {
+		a.Others[i].Why = a.Others[i].Discreet
 	}
 	if a.Problem != "" {
 		a.Problem = "the processes of the queue have ended; see: gpuard queue"
@@ -36,9 +35,7 @@ func publicQueue(a queuePart) queuePart {
 	for i := range a.Jobs {
 		e := &a.Jobs[i]
 		e.Command, e.Folder, e.Note, e.Log, e.Spec = nameOnly(e.Command), "", "", "", job.Spec{}
-		if e.State != queue.Waiting || !plain {
-			e.Why, e.Remedy = "", ""
-		}
+		e.Why, e.Remedy = e.Discreet, ""
 	}
 	return a
 }

@@ -2,13 +2,12 @@ package web
 
 import (
 	"net/http"
-	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"gpuard/internal/app/observe"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/trend"
 )
@@ -24,29 +23,26 @@ func public(s status.Report) status.Report {
 			discreet(&d.MIG[j])
 		}
 	}
+	s.Waiting = slices.Clone(s.Waiting)
+	for i := range s.Waiting {
+		s.Waiting[i].Why = s.Waiting[i].Discreet
+	}
 	return s
 }
 
 func discreet(d *status.Device) {
+	d.Reason = d.Discreet
 	d.Leases, d.Processes = slices.Clone(d.Leases), slices.Clone(d.Processes)
 	for i := range d.Leases {
 		l := &d.Leases[i]
 		l.Line, l.Unhealthy, l.HeldBy = "", "", slices.Clone(l.HeldBy)
 		for j := range l.HeldBy {
-			l.HeldBy[j].Command = program(l.HeldBy[j].Command)
+			l.HeldBy[j].Command = prose.ProgramName(l.HeldBy[j].Command)
 		}
 	}
 	for i := range d.Processes {
-		d.Processes[i].Command = program(d.Processes[i].Command)
+		d.Processes[i].Command = prose.ProgramName(d.Processes[i].Command)
 	}
-}
-
-// program is the name of the program of a command line.
-func program(line string) string {
-	if words := strings.Fields(line); len(words) > 0 {
-		return path.Base(words[0])
-	}
-	return ""
 }
 
 func (s *Site) status(w http.ResponseWriter, r *http.Request) {

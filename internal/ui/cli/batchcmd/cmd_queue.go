@@ -330,7 +330,7 @@ const mostReasons = 8
 
 // whyWaits says of the jobs that wait what gpuard run would say of them now. Jobs that ask for the same share the answer.
 func whyWaits(ctx context.Context, p *cli.Program, a *QueueAnswer) {
-	type answer struct{ why, remedy string }
+	type answer struct{ why, discreet, remedy string }
 	known := map[string]answer{}
 	for i := range a.Jobs {
 		e := &a.Jobs[i]
@@ -348,7 +348,7 @@ func whyWaits(ctx context.Context, p *cli.Program, a *QueueAnswer) {
 			var refusal *job.Refusal
 			switch {
 			case errors.As(err, &refusal):
-				got = answer{refusal.Summary, refusal.Remedy}
+				got = answer{refusal.Summary, refusal.Discreet().Summary, refusal.Remedy}
 				if len(a.Reasons) == 0 {
 					a.Reasons = append(a.Reasons, planview.RelevantReasons(refusal.Reasons)...)
 				}
@@ -357,6 +357,6 @@ func whyWaits(ctx context.Context, p *cli.Program, a *QueueAnswer) {
 			}
 			known[key] = got
 		}
-		e.Why, e.Remedy = got.why, got.remedy
+		e.Why, e.Discreet, e.Remedy = got.why, got.discreet, got.remedy
 	}
 }
