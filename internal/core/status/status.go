@@ -50,8 +50,10 @@ const (
 	Unknown  Use = "unknown"
 )
 
-// Uses are all of them.
-func Uses() []Use { return []Use{Free, Leased, Shared, Draining, Busy, Unknown} }
+// States are the words of Device.State, of which "unknown" is said of the use and of the health.
+func States() []string {
+	return []string{string(Free), string(Leased), string(Shared), string(Draining), string(Busy), string(Unknown), "split", string(health.Degraded), string(health.Unhealthy)}
+}
 
 // Word is the use as it is shown to people: beside a health, "unknown" alone would not say of what.
 func (u Use) Word() string {

@@ -13,6 +13,7 @@ import (
 
 	"gpuard/internal/app/observe"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
 	"gpuard/internal/core/status"
 )
 
@@ -100,6 +101,15 @@ func TestLostIsNotFree(t *testing.T) {
 	m.seen.Report.Devices[0].Leases = nil
 	text := ansi.Strip(m.screen())
 	if !strings.Contains(text, "0 of 2 free") || !strings.Contains(text, "unhealthy") || strings.Contains(text, "free unh") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestSickAndLeased: that a leased GPU is not well is said once, where it is not cut off.
+func TestSickAndLeased(t *testing.T) {
+	m := busy(80, 24, &[]string{})
+	m.seen.Report.Devices[0].Health, m.seen.Report.Devices[0].Why = health.Unhealthy, []string{"unhealthy: XID 79, it has fallen off the bus"}
+	if text := ansi.Strip(m.screen()); strings.Count(text, "unh") != 1 || !strings.Contains(text, "XID 79, it has fallen off the bus") {
 		t.Errorf("%s", text)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
 	"gpuard/internal/core/status"
 )
 
@@ -167,7 +168,7 @@ func use(d *status.Device) string {
 	case d.Use == status.Draining, d.Use == status.Busy, d.Use == status.Unknown:
 		word = yellow(word)
 	}
-	if d.Health != "ok" {
+	if d.Health != health.OK && len(d.Why) == 0 { // else the lines below say it, and a narrow terminal would cut it off
 		word += " " + red(string(d.Health))
 	}
 	return word

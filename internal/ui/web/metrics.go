@@ -120,10 +120,11 @@ func (e exposition) devices(s *status.Report) {
 	for _, d := range s.Devices {
 		info(1, "uuid", uuidOf(&d), "index", strconv.Itoa(d.Index), "vendor", string(d.Vendor), "name", d.Name, "pci_bus_id", d.PCI, "driver_version", s.Driver)
 	}
-	state := e.metric("gpuard_gpu_state", "gauge", "Use of a device: 1 for the present one.")
+	state := e.metric("gpuard_gpu_state", "gauge", "Use of a device or, where nobody uses it, why it is not free: 1 for the present word.")
 	for _, d := range s.Devices {
-		for _, use := range status.Uses() {
-			state(truth(d.Use == use), "uuid", uuidOf(&d), "state", string(use))
+		present := strings.TrimPrefix(d.State(), "use ")
+		for _, word := range status.States() {
+			state(truth(present == word), "uuid", uuidOf(&d), "state", word)
 		}
 	}
 	well := e.metric("gpuard_gpu_health", "gauge", "Health of a device: 1 for the present one.")

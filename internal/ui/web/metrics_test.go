@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/app/observe"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/trend"
 )
@@ -38,8 +39,11 @@ func TestMetricsOfSickDevices(t *testing.T) {
 		{Index: 0, Vendor: gpu.NVIDIA, Use: status.Busy, Health: "unknown"}, {Index: 1, Vendor: gpu.NVIDIA, Use: status.Busy, Health: "unknown"},
 		{Index: 2, Vendor: gpu.NVIDIA, UUID: "GPU-2", Use: status.Shared, Health: "ok", Utilization: &load, Leases: []status.Lease{lease("ann"), lease("bob"), lease("bob")}},
 	}}
+	s.Devices = append(s.Devices, status.Device{Index: 3, Vendor: gpu.NVIDIA, UUID: "GPU-3", Use: status.Free, Health: health.Unhealthy},
+		status.Device{Index: 4, Vendor: gpu.NVIDIA, UUID: "GPU-4", Use: status.Unknown, Health: health.OK})
 	text := scrape(t, quiet(t), observe.Seen{At: now, Report: s, Uses: []trend.Ended{{Lease: "k3f9", User: "ann", Devices: []trend.Used{{UUID: "GPU-2", Busy: 30, Idle: 90}}}}})
 	for _, want := range []string{`gpuard_gpu_state{state="busy",uuid="index-0"} 1`, `gpuard_gpu_state{state="busy",uuid="index-1"} 1`, `gpuard_gpu_utilization_ratio{uuid="GPU-2"} 0.5`,
+		`gpuard_gpu_state{state="unhealthy",uuid="GPU-3"} 1`, `gpuard_gpu_state{state="free",uuid="GPU-3"} 0`, `gpuard_gpu_state{state="unknown",uuid="GPU-4"} 1`,
 		`gpuard_lease_info{job="train",kind="share",lease="k3f9",quota_enforcement="",user="ann",uuid="GPU-2"} 1`, `gpuard_lease_memory_quota_bytes{lease="k3f9",user="bob",uuid="GPU-2"}`,
 		`gpuard_lease_idle_seconds_total{lease="k3f9",user="ann",uuid="GPU-2"} 90`, `gpuard_lease_busy_seconds_total{lease="k3f9",user="ann",uuid="GPU-2"} 30`} {
 		if !strings.Contains(text, want) {
