@@ -117,6 +117,10 @@ func TestHoldRefuses(t *testing.T) {
 	r := newRig(t, "demo:1xL4")
 	ended := sleeper(t)
 	_ = ended.Process.Kill()
+	eventually(t, "it has ended", func() bool { return state(ended.Process.Pid) == "Z" })
+	if got := r.hold(ended.Process.Pid); got.code != 125 || !strings.Contains(got.err, "it has ended, and its parent, process "+strconv.Itoa(os.Getpid())+", has not collected it") {
+		t.Errorf("a zombie: exit %d, %s", got.code, got.err)
+	}
 	_ = ended.Wait()
 	if got := r.hold(ended.Process.Pid); got.code != 125 || !strings.Contains(got.err, "there is no such process") {
 		t.Errorf("ended process: exit %d, %s", got.code, got.err)

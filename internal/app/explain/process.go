@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -73,7 +74,7 @@ func environment(host *machine.Host, pid int, target string) (gpu.Process, visib
 		if pid < 64 {
 			hint = fmt.Sprintf("for the number of a GPU write CUDA_VISIBLE_DEVICES=%d", pid)
 		}
-		return p, nil, exit.Usagef("cannot explain process %d: there is no such process; %s", pid, hint)
+		return p, nil, exit.Usagef("cannot explain process %d: %s; %s", pid, cmp.Or(host.Proc.Missing(pid), "there is no such process"), hint)
 	case errors.Is(err, os.ErrPermission):
 		return p, nil, Unreadable(p, pid, os.Geteuid(), target)
 	case err != nil:

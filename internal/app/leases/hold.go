@@ -76,19 +76,11 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 	if pid == 1 && !insideFirst(host) {
 		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process 1: everything here runs in it, and the lease would end with the machine or the container; name the process that uses the GPU")
 	}
-	before, err := host.Proc.Stat(pid)
-	if err != nil || before.State == "Z" {
-		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process %d: there is no such process", pid)
-	}
-	pidfd, err := launch.Pidfd(pid)
+	start, pidfd, err := openLiving(host, pid)
 	if err != nil {
 		return nil, gpu.Machine{}, err
 	}
 	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
-	// The PID may have been used again in between: then the pidfd is another process's.
-	if after, err := host.Proc.Stat(pid); err != nil || after.Start != before.Start {
-		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process %d: it has just ended", pid)
-	}
 	if uid, ok := host.Proc.Owner(pid); !host.Proc.Root() && (!ok || int(uid) != os.Geteuid()) {
 		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process %d: it belongs to %s, not to you", pid, host.Proc.Describe(pid).User)
 	}
@@ -99,7 +91,7 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 	if spec, err = claim.SettleQuota(ctx, host, spec, false); err != nil {
 		return nil, gpu.Machine{}, err
 	}
-	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: pid, Start: before.Start, Command: name, Running: running, Apart: true})
+	d, err := claim.Claim(ctx, host, spec, claim.Subject{PID: pid, Start: start, Command: name, Running: running, Apart: true})
 	var had *claim.AlreadyHeld
 	if errors.As(err, &had) && had.Same {
 		h := &Holding{Schema: reserveSchema, Lease: had.Lease.ID, PID: pid, Plan: had.Plan, Already: true}
@@ -131,6 +123,27 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 	}
 	h := &Holding{Schema: reserveSchema, Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan, Variables: vars}
 	return h, d.Machine, nil
+}
+
+// openLiving gives a descriptor of a process that lives, and when that has started, in ticks since boot.
+func openLiving(host *machine.Host, pid int) (start uint64, pidfd *os.File, err error) {
+	if why := host.Proc.Missing(pid); why != "" {
+		return 0, nil, exit.Usagef("cannot lease for process %d: %s", pid, why)
+	}
+	ended := exit.Usagef("cannot lease for process %d: it has just ended", pid)
+	before, err := host.Proc.Stat(pid)
+	if err != nil {
+		return 0, nil, ended
+	}
+	if pidfd, err = launch.Pidfd(pid); err != nil {
+		return 0, nil, err
+	}
+	// The PID may have been used again in between: then the descriptor is another process's.
+	if after, err := host.Proc.Stat(pid); err != nil || after.Start != before.Start {
+		_ = pidfd.Close()
+		return 0, nil, ended
+	}
+	return before.Start, pidfd, nil
 }
 
 // holdNone is what falling back to the CPU gives: no lease, and variables that hide every GPU.

@@ -62,9 +62,12 @@ func Verify(ctx context.Context, host *machine.Host, target string, patience tim
 	if err != nil {
 		return nil, err
 	}
+	if why := host.Proc.Missing(pid); why != "" {
+		return nil, exit.Usagef("cannot verify process %d: %s; gpuard status shows what runs on the GPUs", pid, why)
+	}
 	s, err := host.Proc.Stat(pid)
-	if err != nil || s.State == "Z" {
-		return nil, exit.Usagef("cannot verify process %d: there is no such process; gpuard status shows what runs on the GPUs", pid)
+	if err != nil {
+		return nil, exit.Usagef("cannot verify process %d: it has just ended", pid)
 	}
 	pidfd, err := launch.Pidfd(pid)
 	if err != nil {

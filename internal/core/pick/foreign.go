@@ -117,7 +117,7 @@ func (q *query) tooMuch(u *unit, others, display processSet, unseen gpu.Bytes, r
 func (q *query) inUse(c processSet, tail string) *obstacle {
 	o := &obstacle{code: "foreign-process", text: "in use without a lease by " + q.processesText(c.ps) + tail, remedy: q.endAll(c.ps)}
 	if !slices.ContainsFunc(c.ps, func(p gpu.Process) bool { return !ending(p) }) {
-		o.code, o.remedy = "ending", "try again in a moment: "+q.processesText(c.ps)
+		o.code, o.remedy = "ending", untilFreed
 	}
 	return o
 }

@@ -213,7 +213,7 @@ func (q *query) freeingRemedy(b *ledger, want gpu.Bytes) string {
 	wait := fmt.Sprintf("wait until %s ends", prose.List(leases, "or"))
 	end := q.endAll(b.others.ps)
 	if !slices.ContainsFunc(b.others.ps, func(p gpu.Process) bool { return !ending(p) }) {
-		end = "try again in a moment"
+		end = untilFreed
 	}
 	left := b.left()
 	switch {

@@ -29,6 +29,10 @@ func (q *query) processText(p gpu.Process) string {
 	return text
 }
 
+// untilFreed is the remedy where all processes in the way are ending. Mostly the driver frees their memory at once; where it does not, as for
+// a zombie, doctor says what holds it.
+const untilFreed = "try again in a moment (if nothing changes: gpuard doctor)"
+
 // ending reports zombies and processes that /proc no longer has: the driver will free their memory without help.
 func ending(p gpu.Process) bool { return p.State == "Z" || p.State == "gone" }
 

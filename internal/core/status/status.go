@@ -163,26 +163,6 @@ type Keeper struct {
 	Stopped bool   `json:"stopped"` // by a signal: it does nothing until it is continued
 }
 
-// Process is one process on a device.
-type Process struct {
-	PID     int        `json:"pid"` // 0: which process it is in this PID namespace is not known
-	User    string     `json:"user"`
-	Command string     `json:"command"`
-	Memory  *gpu.Bytes `json:"memory"`
-	Kind    gpu.Kind   `json:"kind"`
-	Since   *time.Time `json:"since"`
-	Foreign bool       `json:"foreign"`               // nothing proves that it belongs to a lease on this device
-	Display bool       `json:"display"`               // serves a display
-	Outside int        `json:"outside_pid,omitempty"` // where pid is 0: the driver's number of a process outside of this PID namespace
-
-	Lease     string  `json:"lease,omitempty"`     // that it belongs to, on this device or on another one; "" none is known
-	Container string  `json:"container,omitempty"` // id, "" outside containers
-	UID       *uint32 `json:"-"`                   // nil unknown
-	Start     uint64  `json:"-"`                   // ticks since boot; 0 unknown
-	Ended     bool    `json:"-"`                   // it has ended since the driver listed it
-	Spared    bool    `json:"-"`                   // nobody may be told to end it: it may serve a display, or is not known here
-}
-
 // Unavailable is a vendor whose devices cannot be read at all.
 type Unavailable struct {
 	Cause  gpu.Cause `json:"cause"`

@@ -283,3 +283,21 @@ func TestState(t *testing.T) {
 		}
 	}
 }
+
+// TestNameless: no process is shown as nothing at all.
+func TestNameless(t *testing.T) {
+	for _, c := range []struct {
+		p           Process
+		owner, said string
+	}{
+		{Process{PID: 7, User: "bob", Command: "python"}, "bob", ""},
+		{Process{PID: 7}, "?", "(unknown command)"},
+		{Process{PID: 7, Ended: true}, "?", "(it has ended; if its memory stays: gpuard doctor)"},
+		{Process{PID: 7, User: "bob", Command: "[python]", Ended: true}, "bob", ""},
+		{Process{Outside: 4242}, "?", "(another PID namespace)"},
+	} {
+		if owner, said := c.p.Owner(), c.p.Nameless(); owner != c.owner || said != c.said {
+			t.Errorf("%+v: %q and %q", c.p, owner, said)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package proc
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,5 +95,11 @@ func TestInsideRealProcess(t *testing.T) {
 	waitFor(t, f, cmd.Process.Pid, func(s Stat) bool { return s.State == "Z" })
 	if p, err := f.Process(cmd.Process.Pid); err != nil || p.State != "Z" {
 		t.Errorf("a zombie is a process: %+v, %v", p, err)
+	}
+	if got, want := f.Missing(cmd.Process.Pid), fmt.Sprintf("it has ended, and its parent, process %d, has not collected it", os.Getpid()); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := f.Missing(os.Getpid()); got != "" {
+		t.Errorf("of what lives: %q", got)
 	}
 }

@@ -136,6 +136,25 @@ func (f FS) hidden(pid int) bool {
 	return errors.Is(unix.Kill(pid, 0), unix.EPERM)
 }
 
+// Missing says why there is nothing to be done about a process: it is not there, it has ended, or procfs hides it; "" where it lives.
+func (f FS) Missing(pid int) string {
+	s, err := f.Stat(pid)
+	switch {
+	case err == nil && (s.State == "Z" || s.State == "X"):
+		return fmt.Sprintf("it has ended, and its parent, process %d, has not collected it", s.PPID)
+	case err == nil:
+		return ""
+	case f.hidden(pid):
+		return "it belongs to another user, whose processes procfs hides here (hidepid)"
+	case !errors.Is(err, os.ErrNotExist):
+		return err.Error()
+	}
+	if initial, err := f.InitialPIDNamespace(); err == nil && !initial {
+		return "there is no such process in this PID namespace; outside of it the numbers are others"
+	}
+	return "there is no such process"
+}
+
 // Age is the time since the process started, including time in suspend.
 func (f FS) Age(pid int) (time.Duration, error) {
 	s, err := f.Stat(pid)

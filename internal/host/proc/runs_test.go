@@ -34,3 +34,24 @@ func TestRuns(t *testing.T) {
 		}
 	}
 }
+
+func TestMissing(t *testing.T) {
+	for link, want := range map[string]string{
+		"pid:[4026531836]": "there is no such process",
+		"pid:[4026532441]": "there is no such process in this PID namespace; outside of it the numbers are others",
+	} {
+		f := tree(t, map[string]string{"7/stat": statLine(7, "python", "Z", 1, 9)})
+		if err := os.MkdirAll(filepath.Join(f.root, "self/ns"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(link, filepath.Join(f.root, "self/ns/pid")); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Missing(8); got != want {
+			t.Errorf("%s: %q, want %q", link, got, want)
+		}
+		if got, want := f.Missing(7), "it has ended, and its parent, process 1, has not collected it"; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

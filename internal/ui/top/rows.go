@@ -65,13 +65,13 @@ func rowsOf(s *status.Report) (rows []row) {
 
 // rowOfProcess: what may serve a display, and what is not known here, cannot be ended.
 func rowOfProcess(d *status.Device, p status.Process) row {
-	r := row{fmt.Sprint("process ", p.PID, " ", p.Outside, d.UUID), process, fmt.Sprint(p.PID), string(d.UUID), d.Index, p.User, p.Command, p.Memory, p.Since, "no lease"}
+	r := row{fmt.Sprint("process ", p.PID, " ", p.Outside, d.UUID), process, fmt.Sprint(p.PID), string(d.UUID), d.Index, p.Owner(), cmp.Or(p.Nameless(), p.Command), p.Memory, p.Since, "no lease"}
 	if p.Spared {
 		r.kind = spared
 	}
 	switch {
 	case p.PID == 0:
-		r.name, r.user, r.command, r.remark = "-", "?", "(another PID namespace)", fmt.Sprintf("PID %d there", p.Outside)
+		r.name, r.remark = "-", fmt.Sprintf("PID %d there", p.Outside)
 	case p.Display:
 		r.remark = "display"
 	}

@@ -114,6 +114,15 @@ func TestSickAndLeased(t *testing.T) {
 	}
 }
 
+// TestEndedProcess: a process that has ended, of which the driver still has memory, is no empty row.
+func TestEndedProcess(t *testing.T) {
+	m := busy(80, 24, &[]string{})
+	m.seen.Report.Devices[1].Processes = []status.Process{{PID: 4242, Foreign: true, Ended: true}}
+	if text := ansi.Strip(m.screen()); !strings.Contains(text, "(it has ended") {
+		t.Errorf("%s", text)
+	}
+}
+
 // TestKeys: what the keys do, each after a question.
 func TestKeys(t *testing.T) {
 	for _, test := range []struct {

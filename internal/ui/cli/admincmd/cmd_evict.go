@@ -1,6 +1,7 @@
 package admincmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -188,7 +189,7 @@ func describeLeftover(r leftover.Row, now time.Time) string {
 			parts = append(parts, part)
 		}
 	}
-	add(r.User != "", r.User)
+	add(true, cmp.Or(r.User, "unknown user"))
 	add(r.Zombie, "zombie")
 	add(r.Lease != "", "lease "+r.Lease)
 	if r.Since != nil {
@@ -196,6 +197,9 @@ func describeLeftover(r leftover.Row, now time.Time) string {
 	}
 	if r.Idle != nil {
 		add(true, "idle for "+console.AgeText(*r.Idle))
+	}
+	if r.Command == "" {
+		return strings.Join(parts, ", ") + ": what it runs is not known; if it has ended and its memory stays: gpuard doctor"
 	}
 	return strings.Join(parts, ", ") + ": " + prose.Clean(r.Command)
 }

@@ -17,6 +17,7 @@ func TestLeftoversView(t *testing.T) {
 		{Index: 0, PID: 4711, User: "alice", Memory: new(40 * gpu.GiB), Since: new(now.Add(-50 * time.Hour)), Idle: new(3 * time.Hour), Lease: "k3f9",
 			Command: "python -m ipykernel_launcher -f /home/alice/kernel.json\x1b[2J"},
 		{Index: 1, PID: 12, User: "bob", Since: new(now.Add(-2 * time.Minute)), Zombie: true, Command: "[python]"},
+		{Index: 1, PID: 9, Memory: new(gpu.GiB)},
 		{Index: 2, Memory: new(3 * gpu.GiB)},
 	}
 	golden.CompareWidths(t, "evict", func(w *strings.Builder, term console.Term) { leftoversView(w, rows, 0, now, term) })

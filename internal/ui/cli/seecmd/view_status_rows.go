@@ -312,16 +312,13 @@ func (v *statusPage) leaseMemory(d *status.Device) []string {
 }
 
 func (v *statusPage) process(p status.Process) occupant {
-	o := occupant{style: console.Yellow, user: v.Text(p.User), command: v.Text(p.Command), handle: []string{fmt.Sprintf("pid %d", p.PID), v.Term.Translate("no lease")}}
-	if o.user == "" {
-		o.user = "?"
-	}
-	if o.command == "" {
-		o.command = v.Term.Translate("(unknown command)")
+	o := occupant{style: console.Yellow, user: v.Text(p.Owner()), command: v.Text(p.Command), handle: []string{fmt.Sprintf("pid %d", p.PID), v.Term.Translate("no lease")}}
+	if why := p.Nameless(); why != "" {
+		o.command = v.Term.Translate(why)
 	}
 	switch {
 	case p.PID == 0:
-		o.command, o.handle[0] = v.Term.Translate("(another PID namespace)"), v.Term.Translate(fmt.Sprintf("pid %d there", p.Outside))
+		o.handle[0] = v.Term.Translate(fmt.Sprintf("pid %d there", p.Outside))
 	case p.Display:
 		o.style, o.handle[1] = console.Normal, v.Term.Translate("display")
 	}
