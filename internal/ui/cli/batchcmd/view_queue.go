@@ -75,7 +75,11 @@ func queueView(w io.Writer, a *QueueAnswer, more int, now time.Time, t console.T
 			text += ", for " + console.AgeText(now.Sub(*o.Since))
 		}
 		v.WriteText(v.Term.Translate(text) + v.Term.Translate(startText(o.Expected, "", o.Endless, now)))
-		if o.Why != "" {
+		switch {
+		case o.Why == "":
+		case i > 0 && o.Why == a.Others[i-1].Why:
+			v.Paragraph(console.Dim.Of("     "), console.Dim, v.Translate("for the same reason"))
+		default:
 			v.Paragraph(console.Dim.Of("     "), console.Dim, v.Translate(o.Why))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"gpuard/internal/app/queue"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/runs"
+	"gpuard/internal/core/status"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/translate"
 	"gpuard/test/golden"
@@ -29,13 +30,17 @@ func TestQueueView(t *testing.T) {
 		{Number: 3, State: queue.Done, Seconds: 3723, Ended: &noon, Starts: 1, Name: "python", Devices: jobs[0].Devices},
 		{Number: 4, State: queue.Refused, Name: "nothing", Why: "cannot make the log"},
 	}
+	others := make([]status.Waiting, 3)
+	for i, why := range []string{"0 of 4 that it can use are free; GPU 0: leased as k3f9 by bob", "0 of 4 that it can use are free; GPU 0: leased as k3f9 by bob", "a rule allows its user 2 at the same time"} {
+		others[i] = status.Waiting{Place: i + 1, User: "ann", Command: "eval.py", PID: 70 + i, Count: 1, Why: why}
+	}
 	soon := golden.Now.Add(5 * time.Minute)
 	jobs[1].Expected = &soon
 	for name, term := range map[string]console.Term{"queue-40": {Width: 40}, "queue-60": {Width: 60}, "queue-80": {Width: 80}, "queue-zh-80": {Width: 80, Language: translate.ReadLocale("zh_CN")}} {
 		var b strings.Builder
 		width := term.Width
 		term.UTF8 = true
-		queueView(&b, &QueueAnswer{Kept: true, Jobs: jobs}, 0, golden.Now, term)
+		queueView(&b, &QueueAnswer{Kept: true, Jobs: jobs, Others: others}, 0, golden.Now, term)
 		historyView(&b, ended, golden.Now, term)
 		for line := range strings.Lines(b.String()) {
 			if n := console.Cells(strings.TrimSuffix(line, "\n")); n > width {
