@@ -80,7 +80,7 @@ func TestDriverHangs(t *testing.T) {
 				if got.code != 120 {
 					t.Errorf("exit %d", got.code)
 				}
-				contains(t, got.out, "2 of 3 are free", "GPU 1  unknown  no answer within 1s", "find out why GPU 1 does not answer")
+				contains(t, got.out, "2 of 3 are free", "GPU 1     unknown  no answer within 1s", "find out why GPU 1 does not answer")
 			})
 			s, code := statusOf(t, r.hasty("status", "--json"))
 			wait.Wait()

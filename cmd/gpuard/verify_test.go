@@ -100,6 +100,22 @@ exit
 	contains(t, got.out, "outside the lease: ", "to do: ")
 }
 
+// TestVerifyLeaseInside: of a script that starts a job with a lease of its own, the job is judged by that one.
+func TestVerifyLeaseInside(t *testing.T) {
+	t.Parallel()
+	for gpu, want := range map[string]core.Verdict{"0": core.Proven, "1": core.OutsideLease} {
+		r := newRack(t, a100s(2)...)
+		cmd := exec.Command("sh", "-c", "gpuard run -q $PRIVATE --device 0 -- fakegpu-job --gpu "+gpu+"; true")
+		cmd.Env, cmd.SysProcAttr = r.cmd("run").Env, &syscall.SysProcAttr{Setpgid: true}
+		begin(t, cmd)
+		t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+		v := r.verified(want, map[core.Verdict]int{core.OutsideLease: 1}[want], fmt.Sprint(cmd.Process.Pid))
+		if want == core.OutsideLease {
+			contains(t, v.Text, "is on GPU 1", "which is not in lease ", ": it has GPU 0")
+		}
+	}
+}
+
 // TestVerifyAfterTheParent: a process that has left the tree still belongs to the job that has its lease.
 func TestVerifyAfterTheParent(t *testing.T) {
 	t.Parallel()

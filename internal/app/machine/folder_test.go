@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"gpuard/internal/core/gpu"
@@ -75,5 +76,31 @@ func written(t *testing.T, m gpu.Machine, files map[string]string) *Host {
 	return &Host{
 		Readers: Readers{Reader: func(context.Context, gpu.Query) (gpu.Machine, error) { return m, nil }},
 		Proc:    proc.New(hosts.Write(t, files)), Run: t.TempDir(), Tmp: t.TempDir(), Messages: Messages{Say: func(string) {}},
+	}
+}
+
+// TestFolderAtOnce: several that complete a folder of GPUARD_STATE at the same time, in which something of a user is already, all get it.
+func TestFolderAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 300 {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, "user-0"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				h := &Host{Proc: proc.New("/proc"), Env: []string{"GPUARD_STATE=" + dir}, Run: "/run", Tmp: "/tmp"}
+				f, err := h.Folder(gpu.Machine{}, true)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = f.Close()
+			})
+		}
+		if all.Wait(); t.Failed() {
+			return
+		}
 	}
 }

@@ -231,7 +231,12 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 		return f, ignoreMissing(err)
 	}
 	if missing := errors.Is(err, os.ErrNotExist); !missing && !h.vacantOwn(path) {
-		return nil, h.FolderError(path, err)
+		// Between the two looks another process may have completed it: then it was no state folder, and is not vacant any more.
+		if f, err = store.Open(path, others, deadline); err != nil {
+			return nil, h.FolderError(path, err)
+		}
+		h.NoteEnds(f)
+		return f, nil
 	}
 	if !create {
 		return nil, nil //nolint:nilnil // an empty folder has no leases, and looking changes nothing

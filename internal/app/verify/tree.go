@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"gpuard/internal/app/machine"
+	"gpuard/internal/app/registry"
 	"gpuard/internal/core/display"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/verify"
 	"gpuard/internal/core/visible"
 )
@@ -56,6 +58,9 @@ func (w *watch) sight(m gpu.Machine, p gpu.Process) {
 	s := w.seen[at]
 	if s == nil {
 		s = &verify.Sighting{PID: p.PID, GPU: p.GPU, First: w.facts.Watched}
+		if own := w.leaseInside(m, p.PID); own != nil {
+			s.Lease, s.Leased = own.ID, own.Devices
+		}
 		w.seen[at] = s
 	}
 	s.Kind, s.Last, s.Command = p.Kind, w.facts.Watched, cmp.Or(machine.BaseName(strings.Fields(p.Command)), s.Command)
@@ -65,6 +70,19 @@ func (w *watch) sight(m gpu.Machine, p gpu.Process) {
 	if p.Memory != nil && (s.Peak == nil || *p.Memory > *s.Peak) {
 		s.Peak = new(*p.Memory)
 	}
+}
+
+// leaseInside is the lease of a process of the job that has another one than the job's first process; nil without one.
+func (w *watch) leaseInside(m gpu.Machine, pid int) *job.Lease {
+	env, err := w.host.Proc.Environ(pid)
+	if err != nil {
+		return nil
+	}
+	own, err := registry.LeaseOf(w.host, m, pid, env)
+	if err != nil || own == nil || w.lease != nil && own.ID == w.lease.ID {
+		return nil
+	}
+	return own
 }
 
 func (w *watch) inLease(p gpu.Process) bool {

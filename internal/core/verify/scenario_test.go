@@ -130,6 +130,9 @@ func (s *scenario) read(words []string) error {
 		if b, err := gpu.ParseBytes(of["mem"]); err == nil {
 			seen.Peak = &b
 		}
+		if id, devices, own := strings.Cut(of["lease"], ":"); own {
+			seen.Lease, seen.Leased = id, s.ids(strings.Split(devices, "+"))
+		}
 		f.Sightings = append(f.Sightings, seen)
 	case "unlisted":
 		f.Unlisted = rest[0]

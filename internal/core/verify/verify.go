@@ -106,7 +106,9 @@ type Sighting struct {
 	Kind    gpu.Kind
 	First   time.Duration // since the start of watching
 	Last    time.Duration
-	Spared  bool // nobody may be told to end it: it may serve a display
+	Spared  bool       // nobody may be told to end it: it may serve a display
+	Lease   string     // id of another lease than the job's that the process is in, as of gpuard run in a script; "" without one
+	Leased  []gpu.UUID // its devices
 }
 
 // blindWait is how long a job whose environment shows no GPU is watched: a script may set the variable itself.
@@ -118,9 +120,14 @@ const looksNeeded = 2
 // Judge weighs the facts. TooEarly and NotMeasurable may become another verdict with more facts; the others stay.
 func Judge(f Facts) Finding {
 	out := Finding{Notes: f.notes()}
-	outside := f.sightings(func(s Sighting) bool { return f.Leased != nil && !f.inside(f.Leased, s.GPU) })
+	outside := f.sightings(func(s Sighting) bool {
+		if s.Lease != "" {
+			return !f.inside(s.Leased, s.GPU)
+		}
+		return f.Leased != nil && !f.inside(f.Leased, s.GPU)
+	})
 	wrong := f.sightings(func(s Sighting) bool {
-		return f.Unread == "" && !f.inside(f.Promised, s.GPU) && !f.inside(f.Besides, s.GPU)
+		return s.Lease == "" && f.Unread == "" && !f.inside(f.Promised, s.GPU) && !f.inside(f.Besides, s.GPU)
 	})
 	switch {
 	case len(outside) > 0:

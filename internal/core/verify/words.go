@@ -105,11 +105,15 @@ func amount(s Sighting) string {
 }
 
 func (f *Facts) outsideText(list []Sighting) string {
-	has := "no GPU"
-	if len(f.Leased) > 0 {
-		has = f.devices(f.Leased)
+	id, leased, has := f.Lease, f.Leased, "no GPU"
+	if list[0].Lease != "" {
+		id, leased = list[0].Lease, list[0].Leased
 	}
-	return fmt.Sprintf("%s, which is not in lease %s: it has %s", f.seenText(list), f.Lease, has)
+	if len(leased) > 0 {
+		has = f.devices(leased)
+	}
+	list = slices.DeleteFunc(slices.Clone(list), func(s Sighting) bool { return s.Lease != list[0].Lease })
+	return fmt.Sprintf("%s, which is not in lease %s: it has %s", f.seenText(list), id, has)
 }
 
 func (f *Facts) wrongText(list []Sighting) string {
