@@ -230,3 +230,15 @@ func leftOver(said string) []string {
 
 // names are words of the scenarios that no language has another word for.
 const names = `all none abcdef Force Mar alice bob carol python train slice docker gpuard cuda hip sub aaaa amd nvidia root rtx tolerate display Tensor Core GeForce Quadro Tesla NUMA PCIe NVLink Intel Ascend config yaml blender`
+
+// TestDiscreetReason: what the page says to people without the token is Chinese, too.
+func TestDiscreetReason(t *testing.T) {
+	for text, want := range map[string]string{
+		"cannot give GPU 0: in use by PID 7 of bob (python, 20 GiB)": "被占用：bob 的 PID 7 (python, 20 GiB)",
+		"in use by PID 7 of bob (sh) and PID 8 of ann (python)":      "被占用：bob 的 PID 7 (sh) 和 ann 的 PID 8 (python)",
+	} {
+		if got := inChinese(text); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
