@@ -55,18 +55,20 @@ func cudaTwice() Rule {
 		Page: check.Page{
 			Code:  code,
 			Title: "cudatoolkit is installed beside a PyTorch that brings CUDA 12",
-			Text: "PyTorch's wheels since 2.1, and `pytorch-cuda=12`, bring the CUDA 12 libraries that they were built for. `cudatoolkit`, whose last version is 11.8, is a second CUDA: PyTorch does not use it, and another program of the environment may load one by name and the other by path.\n\n" +
+			Text: "PyTorch's wheels since 2.1, `pytorch-cuda=12`, and conda's `pytorch` since 2.6 bring the CUDA libraries that they were built for, 12 or newer. `cudatoolkit`, whose last version is 11.8, is a second CUDA: PyTorch does not use it, and another program of the environment may load one by name and the other by path.\n\n" +
 				"Leave `cudatoolkit` out, or take a PyTorch for CUDA 11.8 (a version that ends in `+cu118`).",
-			From: []string{"https://pytorch.org/get-started/previous-versions/", "https://anaconda.org/conda-forge/cudatoolkit"},
+			From: []string{"https://pytorch.org/get-started/previous-versions/", "https://anaconda.org/conda-forge/cudatoolkit", "conda-forge/conda-forge-pinning-feedstock#6917", "conda-forge/conda-forge-pinning-feedstock#7431"},
 		},
 		Severity: check.Warning,
 		Bad: []Example{
 			{"environment.yml", "name: train\ndependencies:\n  - python=3.11\n  - cudatoolkit=11.8\n  - pip:\n      - torch==2.4.0\n"},
 			{"channel.environment.yml", "name: train\ndependencies:\n  - conda-forge::cudatoolkit=11.8\n  - pytorch\n  - pytorch-cuda=12.1\n"},
+			{"newer.environment.yml", "name: train\nchannels:\n  - conda-forge\ndependencies:\n  - python=3.12\n  - pytorch=2.8\n  - cudatoolkit=11.8\n"},
 		},
 		Good: []Example{
 			{"environment.yml", "name: train\ndependencies:\n  - cudatoolkit=11.8\n  - pip:\n      - torch==2.0.1\n      - torchmetrics\n"},
 			{"cu118.environment.yml", "name: train\ndependencies:\n  - cudatoolkit=11.8\n  - pytorch=2.1\n  - pip:\n      - torch==2.4.0+cu118\n"},
+			{"older.environment.yml", "name: train\ndependencies:\n  - pytorch>=2.1,<2.5\n  - cudatoolkit=11.8\n"},
 		},
 		Look: func(f File) []Finding {
 			var toolkit *Step
@@ -84,14 +86,14 @@ func cudaTwice() Rule {
 					return nil
 				case !pip && normal(text) == "cudatoolkit":
 					toolkit = &f.Steps[i]
-				case pip && normal(text) == "torch" && !oldTorch().MatchString(text), !pip && cuda12().MatchString(text):
+				case pip && normal(text) == "torch" && !oldTorch().MatchString(text), !pip && (cuda12().MatchString(text) || newPytorch().MatchString(text)):
 					brings = text
 				}
 			}
 			if toolkit == nil || brings == "" {
 				return nil
 			}
-			return []Finding{{Finding: check.Finding{Code: code, Severity: check.Warning, Seen: toolkit.Value.Text + " is installed beside " + brings + ", which brings CUDA 12",
+			return []Finding{{Finding: check.Finding{Code: code, Severity: check.Warning, Seen: toolkit.Value.Text + " is installed beside " + brings + ", which brings a newer CUDA",
 				Why: "PyTorch does not use cudatoolkit, and the environment has two versions of the same libraries", Do: "leave cudatoolkit out"}, At: toolkit.At}}
 		},
 	}
@@ -102,6 +104,10 @@ var oldTorch = pattern(`(==|<|<=|~=)\s*(0|1|2\.0)(\.|$|\*)`)
 
 // cuda12 are packages that choose CUDA 12.
 var cuda12 = pattern(`^(pytorch-cuda|cuda-version)\s*[=>~]+\s*12`)
+
+// newPytorch are requirements of a PyTorch of conda for which nobody made a build with CUDA 11: conda-forge has none since 2.6, and the channel
+// pytorch ends with 2.5.
+var newPytorch = pattern(`^pytorch(-gpu)?\s*(=|==|>=|~=)\s*(2\.([6-9]|[1-9][0-9])|[3-9])(\D|$)`)
 
 var requirement = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*`)
 
