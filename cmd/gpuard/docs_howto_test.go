@@ -53,7 +53,7 @@ func sets() []set {
 	return []set{
 		{pattern: `\b(4242|4711|k3f9)\b`, before: job},
 		{pattern: `submit --after 1`, before: "gpuard submit -q -- true"},
-		{pattern: `gpuard reserve`, before: `trap 'gpuard release "$(gpuard status | grep -o "[a-z0-9]*, pid" | cut -d, -f1)" >/dev/null' EXIT`},
+		{pattern: `gpuard reserve`, before: `trap 'gpuard release "$(gpuard status --json | grep -o "\"id\": \"[a-z0-9]*" | cut -d \" -f4)" >/dev/null' EXIT`},
 		{pattern: `gpuard reserve .*--pid 4242`, before: "sleep 300 & job=$!; sleeping=$job"},
 		{pattern: `gpuard export slurm`, before: `sbatch() { cat >/dev/null; }; ` + train},
 		{pattern: `gpuard (doctor|submit) --engine slurm`, before: cluster + train},
