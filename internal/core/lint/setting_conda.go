@@ -57,7 +57,7 @@ func cudaTwice() Rule {
 			Title: "cudatoolkit is installed beside a PyTorch that brings CUDA 12",
 			Text: "PyTorch's wheels since 2.1, `pytorch-cuda=12`, and conda's `pytorch` since 2.6 bring the CUDA libraries that they were built for, 12 or newer. `cudatoolkit`, whose last version is 11.8, is a second CUDA: PyTorch does not use it, and another program of the environment may load one by name and the other by path.\n\n" +
 				"Leave `cudatoolkit` out, or take a PyTorch for CUDA 11.8 (a version that ends in `+cu118`).",
-			From: []string{"https://pytorch.org/get-started/previous-versions/", "https://anaconda.org/conda-forge/cudatoolkit", "conda-forge/conda-forge-pinning-feedstock#6917", "conda-forge/conda-forge-pinning-feedstock#7431"},
+			From: []string{"https://pytorch.org/get-started/previous-versions/", "https://anaconda.org/conda-forge/cudatoolkit", "conda-forge/conda-forge-pinning-feedstock issue 6917", "conda-forge/conda-forge-pinning-feedstock issue 7431"},
 		},
 		Severity: check.Warning,
 		Bad: []Example{
