@@ -83,7 +83,7 @@ func written(t *testing.T, m gpu.Machine, files map[string]string) *Host {
 // in it already.
 func TestFolderAtOnce(t *testing.T) {
 	t.Parallel()
-	for i := range 300 {
+	for i := range 100 {
 		dir := t.TempDir()
 		if i%2 == 0 {
 			if err := os.Mkdir(filepath.Join(dir, "user-0"), 0o700); err != nil {
