@@ -76,14 +76,11 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 	if pid == 1 && !insideFirst(host) {
 		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process 1: everything here runs in it, and the lease would end with the machine or the container; name the process that uses the GPU")
 	}
-	start, pidfd, err := openLiving(host, pid)
+	start, pidfd, err := openOwn(host, pid)
 	if err != nil {
 		return nil, gpu.Machine{}, err
 	}
 	defer pidfd.Close() //nolint:errcheck // close-on-exec anyway
-	if uid, ok := host.Proc.Owner(pid); !host.Proc.Root() && (!ok || int(uid) != os.Geteuid()) {
-		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process %d: it belongs to %s, not to you", pid, host.Proc.Describe(pid).User)
-	}
 	name := machine.BaseName(strings.Fields(host.Proc.Describe(pid).Command))
 	if running && (spec.Quota == job.MPS || spec.Require == job.MPS) {
 		return nil, gpu.Machine{}, exit.Usagef("cannot lease for process %d through MPS: a program connects to it at its start; leave --quota mps out, or start the program by gpuard run", pid)
@@ -125,23 +122,22 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 	return h, d.Machine, nil
 }
 
-// openLiving gives a descriptor of a process that lives, and when that has started, in ticks since boot.
-func openLiving(host *machine.Host, pid int) (start uint64, pidfd *os.File, err error) {
+// openOwn gives a descriptor of a living process that the caller may lease for, and when it started, in ticks since boot.
+func openOwn(host *machine.Host, pid int) (start uint64, pidfd *os.File, err error) {
 	if why := host.Proc.Missing(pid); why != "" {
 		return 0, nil, exit.Usagef("cannot lease for process %d: %s", pid, why)
 	}
-	ended := exit.Usagef("cannot lease for process %d: it has just ended", pid)
+	owner, known := host.Proc.Owner(pid)
+	if !host.Proc.Root() && (!known || int(owner) != os.Geteuid()) {
+		return 0, nil, exit.Usagef("cannot lease for process %d: it belongs to %s, not to you", pid, host.Proc.Describe(pid).User)
+	}
 	before, err := host.Proc.Stat(pid)
 	if err != nil {
-		return 0, nil, ended
+		return 0, nil, exit.Usagef("cannot lease for process %d: it has just ended", pid)
 	}
-	if pidfd, err = launch.Pidfd(pid); err != nil {
-		return 0, nil, err
-	}
-	// The PID may have been used again in between: then the descriptor is another process's.
-	if after, err := host.Proc.Stat(pid); err != nil || after.Start != before.Start {
-		_ = pidfd.Close()
-		return 0, nil, ended
+	pidfd, err = openProcess(host, pid, before.Start, owner)
+	if err != nil {
+		return 0, nil, exit.Usagef("cannot lease for process %d: %s", pid, err)
 	}
 	return before.Start, pidfd, nil
 }

@@ -232,7 +232,8 @@ func (h *Host) Folder(m gpu.Machine, create bool) (*store.Folder, error) {
 	}
 	if missing := errors.Is(err, os.ErrNotExist); !missing && !h.vacantOwn(path) {
 		// Between the two looks another process may have completed it: then it was no state folder, and is not vacant any more.
-		if f, err = store.Open(path, others, deadline); err != nil {
+		f, err = store.Open(path, others, deadline)
+		if err != nil {
 			return nil, h.FolderError(path, err)
 		}
 		h.NoteEnds(f)

@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/prose"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -246,7 +247,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	for want, list := range map[string][]int{"0-3,8": {8, 3, 1, 0, 2}, "5": {5}, "1,3": {1, 3, 3}} {
-		if got := ranges(list); got != want {
+		if got := prose.Ranges(list, ","); got != want {
 			t.Errorf("%v: %s", list, got)
 		}
 	}

@@ -2,12 +2,12 @@ package handoff
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"gpuard/internal/core/policy"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 )
 
@@ -68,7 +68,7 @@ func directives(w *Work, site policy.Slurm) []string {
 	add(w.Care.Retries > 0, "requeue")
 	add(w.Care.Retries == 0, "no-requeue")
 	add(w.Held, "hold")
-	add(len(w.Array.Tasks) > 0, "array=%s%s", ranges(w.Array.Tasks), most(w.Array.Most))
+	add(len(w.Array.Tasks) > 0, "array=%s%s", prose.Ranges(w.Array.Tasks, ","), most(w.Array.Most))
 	add(len(w.After) > 0, "dependency=%s", dependencies(w.After))
 	add(len(w.After) > 0, "kill-on-invalid-dep=yes")
 	add(w.Care.Log != "", "output=%s", w.Care.Log)
@@ -102,25 +102,6 @@ func limits(w *Work) []string {
 
 // seconds rounds up.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
-
-// ranges writes numbers as "0-3,8".
-func ranges(numbers []int) string {
-	sorted := slices.Compact(slices.Sorted(slices.Values(numbers)))
-	var parts []string
-	for i := 0; i < len(sorted); {
-		j := i
-		for j+1 < len(sorted) && sorted[j+1] == sorted[j]+1 {
-			j++
-		}
-		part := strconv.Itoa(sorted[i])
-		if j > i {
-			part += "-" + strconv.Itoa(sorted[j])
-		}
-		parts = append(parts, part)
-		i = j + 1
-	}
-	return strings.Join(parts, ",")
-}
 
 func most(n int) string {
 	if n == 0 {

@@ -21,7 +21,7 @@ func (r Reason) Discreet() Reason {
 	for i := range r.Processes {
 		b := &r.Processes[i]
 		b.Command = prose.ProgramName(b.Command)
-		names = append(names, b.discreet())
+		names = append(names, b.nameDiscreetly())
 	}
 	if more := len(names) - mostDiscreet; more > 0 {
 		names = append(names[:mostDiscreet], fmt.Sprintf("%d more", more))
@@ -32,8 +32,8 @@ func (r Reason) Discreet() Reason {
 	return r
 }
 
-// discreet names a process: "PID 4242 of bob (python, 20 GiB)".
-func (b *Blocker) discreet() string {
+// nameDiscreetly names a process: "PID 4242 of bob (python, 20 GiB)".
+func (b *Blocker) nameDiscreetly() string {
 	var about []string
 	if b.Command != "" {
 		about = append(about, b.Command)

@@ -105,8 +105,8 @@ var oldTorch = pattern(`(==|<|<=|~=)\s*(0|1|2\.0)(\.|$|\*)`)
 // cuda12 are packages that choose CUDA 12.
 var cuda12 = pattern(`^(pytorch-cuda|cuda-version)\s*[=>~]+\s*12`)
 
-// newPytorch are requirements of a PyTorch of conda for which nobody made a build with CUDA 11: conda-forge has none since 2.6, and the channel
-// pytorch ends with 2.5.
+// newPytorch are requirements of a conda PyTorch that has no build for CUDA 11: conda-forge makes none since 2.6, and the channel pytorch
+// ends with 2.5.
 var newPytorch = pattern(`^pytorch(-gpu)?\s*(=|==|>=|~=)\s*(2\.([6-9]|[1-9][0-9])|[3-9])(\D|$)`)
 
 var requirement = pattern(`^[A-Za-z0-9][A-Za-z0-9._-]*`)

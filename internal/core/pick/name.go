@@ -2,7 +2,6 @@ package pick
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -180,30 +179,11 @@ func (q *query) inventory() string {
 	}
 	var parts []string
 	for _, v := range vendors {
-		text := ranges(byVendor[v])
+		text := prose.Ranges(byVendor[v], ", ")
 		if q.mixed {
 			text = fmt.Sprintf("%s:%s", v, text)
 		}
 		parts = append(parts, text)
 	}
 	return "this machine has " + prose.List(parts, "and")
-}
-
-// ranges writes sorted numbers as "0-3" or "0, 2-3".
-func ranges(numbers []int) string {
-	var parts []string
-	numbers = slices.Compact(numbers)
-	for i := 0; i < len(numbers); {
-		j := i
-		for j+1 < len(numbers) && numbers[j+1] == numbers[j]+1 {
-			j++
-		}
-		text := strconv.Itoa(numbers[i])
-		if j > i {
-			text += "-" + strconv.Itoa(numbers[j])
-		}
-		parts = append(parts, text)
-		i = j + 1
-	}
-	return strings.Join(parts, ", ")
 }

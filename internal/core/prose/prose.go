@@ -6,7 +6,6 @@
 package prose
 
 import (
-	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -67,8 +66,8 @@ func List(parts []string, last string) string {
 	return strings.Join(parts[:len(parts)-1], ", ") + " " + last + " " + parts[len(parts)-1]
 }
 
-// Ranges writes numbers, each once and sorted, as "0-3, 6". Two neighbours are no range: "0, 1".
-func Ranges(numbers []int) string {
+// Ranges writes numbers, each once and sorted, with between between the parts: "0-3, 6".
+func Ranges(numbers []int, between string) string {
 	sorted := slices.Compact(slices.Sorted(slices.Values(numbers)))
 	var parts []string
 	for i := 0; i < len(sorted); {
@@ -76,13 +75,12 @@ func Ranges(numbers []int) string {
 		for end+1 < len(sorted) && sorted[end+1] == sorted[end]+1 {
 			end++
 		}
-		if end-i < 2 {
-			end = i
-			parts = append(parts, strconv.Itoa(sorted[i]))
-		} else {
-			parts = append(parts, fmt.Sprintf("%d-%d", sorted[i], sorted[end]))
+		part := strconv.Itoa(sorted[i])
+		if end > i {
+			part += "-" + strconv.Itoa(sorted[end])
 		}
+		parts = append(parts, part)
 		i = end + 1
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, between)
 }

@@ -71,8 +71,8 @@ func TestList(t *testing.T) {
 }
 
 func TestRanges(t *testing.T) {
-	for want, numbers := range map[string][]int{"": nil, "3": {3}, "0, 1": {1, 0}, "0-2": {0, 1, 2}, "0-3, 6": {6, 0, 1, 2, 3, 3}, "1, 3-5, 7, 8": {1, 3, 4, 5, 7, 8}} {
-		if got := Ranges(numbers); got != want {
+	for want, numbers := range map[string][]int{"": nil, "3": {3}, "0-1": {1, 0}, "0-2": {0, 1, 2}, "0-3, 6": {6, 0, 1, 2, 3, 3}, "1, 3-5, 7-8": {1, 3, 4, 5, 7, 8}} {
+		if got := Ranges(numbers, ", "); got != want {
 			t.Errorf("%v: %q, want %q", numbers, got, want)
 		}
 	}

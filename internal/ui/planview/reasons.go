@@ -118,7 +118,7 @@ func reasonLines(p *console.Page, reasons []job.Reason) (lines []reasonLine) {
 			continue
 		}
 		lines[k].indexes = append(lines[k].indexes, r.Index)
-		lines[k].label = "GPU " + prose.Ranges(lines[k].indexes)
+		lines[k].label = "GPU " + prose.Ranges(lines[k].indexes, ", ")
 	}
 	return lines
 }
