@@ -153,17 +153,19 @@ func Sized(m gpu.Machine, n int) gpu.Machine {
 	return out
 }
 
-// Sizes are usual sizes of machines on which all jobs fit.
+// Sizes are usual sizes of machines on which all jobs fit: several, so that they can be compared, from the smallest on.
 func Sizes(jobs []sim.Job) []int {
+	const several = 3
 	largest := 1
 	for i := range jobs {
 		largest = max(largest, int(jobs[i].GPUs))
 	}
-	sizes := slices.DeleteFunc([]int{1, 2, 4, 8, 16}, func(n int) bool { return n < largest })
-	if len(sizes) == 0 {
-		sizes = []int{min(largest, most)}
+	fits := slices.DeleteFunc([]int{1, 2, 4, 8, 16, 24, 32, 48, most}, func(n int) bool { return n < largest })
+	if len(fits) == 0 {
+		return []int{most} // what fits on none is left out
 	}
-	return sizes
+	usual := slices.DeleteFunc(slices.Clone(fits), func(n int) bool { return n > 16 })
+	return fits[:min(max(several, len(usual)), len(fits))]
 }
 
 // most is how many devices a simulated machine can have.

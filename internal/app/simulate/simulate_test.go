@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -91,7 +92,9 @@ func TestSizes(t *testing.T) {
 	if got := Sizes([]sim.Job{{GPUs: 1}, {GPUs: 3}}); len(got) != 3 || got[0] != 4 {
 		t.Error(got)
 	}
-	if got := Sizes([]sim.Job{{GPUs: 32}}); len(got) != 1 || got[0] != 32 {
-		t.Error(got)
+	for gpus, want := range map[int][]int{1: {1, 2, 4, 8, 16}, 8: {8, 16, 24}, 16: {16, 24, 32}, 20: {24, 32, 48}, 64: {64}, 100: {64}} {
+		if got := Sizes([]sim.Job{{GPUs: int16(gpus)}}); !slices.Equal(got, want) {
+			t.Errorf("for %d GPUs: %v", gpus, got)
+		}
 	}
 }

@@ -3,8 +3,11 @@ package seecmd
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"time"
 
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/sim"
 	"gpuard/internal/ui/console"
 )
@@ -19,8 +22,8 @@ func simulationView(w io.Writer, a *simulated, t console.Term) {
 	for _, text := range a.Synthetic {
 		v.Paragraph(console.Dim.Of("not in the trace: "), console.Normal, v.Text(text))
 	}
-	if n := a.Results[0].TooLarge; n > 0 {
-		v.Paragraph(console.Dim.Of("left out:         "), console.Normal, fmt.Sprintf("%d jobs that %d GPUs can never serve", n, a.Results[0].GPUs))
+	for _, text := range leftOut(a.Results) {
+		v.Paragraph(console.Dim.Of("left out:         "), console.Normal, text)
 	}
 	v.Line(console.Dim.Of("GPUs policy     completion   median     wait     99 %  longest  8 GPUs+  in use"))
 	for i := range a.Results {
@@ -33,6 +36,31 @@ func simulationView(w io.Writer, a *simulated, t console.Term) {
 		v.WriteText(text)
 	}
 	_, _ = io.WriteString(w, v.Out.String())
+}
+
+// leftOut says which jobs are too large for which sizes of the machine. A size that serves more of them has them in its
+// waits.
+func leftOut(results []sim.Result) (lines []string) {
+	sizes, counts := map[int][]string{}, []int{}
+	for i := range results {
+		r := &results[i]
+		if r.Policy != results[0].Policy {
+			continue
+		}
+		if !slices.Contains(counts, r.TooLarge) {
+			counts = append(counts, r.TooLarge)
+		}
+		sizes[r.TooLarge] = append(sizes[r.TooLarge], strconv.Itoa(r.GPUs))
+	}
+	for _, n := range counts {
+		if n > 0 {
+			lines = append(lines, fmt.Sprintf("%s that a machine of %s GPUs can never serve", prose.Count(n, "job"), prose.List(sizes[n], "or")))
+		}
+	}
+	if len(counts) > 1 {
+		lines = append(lines, "a size that serves larger jobs counts them and all that wait behind them: its waits can be longer than those of a smaller one")
+	}
+	return lines
 }
 
 // users adds what each user would have waited, where there is one result and there are users.
