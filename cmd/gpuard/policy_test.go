@@ -84,8 +84,7 @@ func TestPolicy(t *testing.T) {
 	if got := g.says(g.by(alice, "run", "--cpu", "--", "true"), 0); strings.Contains(got.err, "policy") {
 		t.Error(got.err) // no rule is about the processor
 	}
-	g.says(g.by(0, "reserve", "--shell"), 122, root+"gives it for at most 2h", "without an end", "false #")
-	g.says(g.by(0, "reserve", "--pid", strconv.Itoa(os.Getpid())), 122, root+"gives it for at most 2h", "gpuard run --timeout 2h")
+	g.says(g.by(0, "reserve", "--for", "3h"), 122, root+"gives it for at most 2h", "ask for less time (--for 2h)")
 	g.says(g.by(alice, "env", "--device", "1"), 0, "CUDA_VISIBLE_DEVICES=1")
 	g.says(g.by(bob, "run", "--", "true"), 122, `policy: rule "bobs" (`+g.file()+":8) gives no GPU", "--cpu")
 	g.says(g.by(0, "run", "--", "true"), 122, `(4 forbidden by rule "roots" (`)

@@ -312,7 +312,7 @@ func (q *request) readTrees(held []job.Lease) {
 // context collects what a decision needs besides the request, and notes about strange masks.
 func (q *request) context(held []job.Lease, now time.Time) (in pick.Context, notes []visible.Note) {
 	in = pick.Context{Now: now, Namespace: q.host.Proc.Namespace(), UID: uint32(os.Geteuid()), Tolerate: q.rules.Tolerate, Allocation: q.allocation(), Trees: q.trees,
-		Limits: q.rules.Limits, Endless: q.subject.PID != 0, Moving: q.spec.Moving}
+		Limits: q.rules.Limits, Apart: q.subject.Apart, Moving: q.spec.Moving}
 	if q.spec.Any {
 		return in, nil
 	}

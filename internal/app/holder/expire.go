@@ -22,11 +22,17 @@ import (
 // expire ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it
 // was. They have grace before they are killed; then containers end what is left of the lease in an engine. until is the moment, and the
 // process that sees to the time while it lives, if there is one: "MOMENT", or "MOMENT,PID,START". done is closed when the
-// command has ended.
-func expire(process int, lease job.Lease, until string, grace time.Duration, done <-chan struct{}, containers func()) bool {
+// command has ended. A process that gpuard did not start, such as a shell, goes on without its lease.
+func expire(process int, folder *store.Folder, lease job.Lease, until string, grace time.Duration, done <-chan struct{}, containers func()) bool {
 	processes := proc.New("/proc")
 	if !awaitMoment(processes, until, done) {
 		return false
+	}
+	if lease.Apart {
+		if folder.Release(lease, lease.Boot) == nil {
+			_ = quotawatch.Tell(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: its GPUs may be another job's from now on\n")
+		}
+		return true
 	}
 	_ = quotawatch.Tell(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: ending the command\n")
 	tree := map[int]uint64{} // everything that was ever seen in it: process ids, and when each began

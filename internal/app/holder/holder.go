@@ -54,7 +54,7 @@ func Keep(host *machine.Host, args []string) error {
 	}
 	expired := make(chan bool, 1)
 	go func() {
-		expired <- expire(w.Process(), lease, slices.Concat(args, []string{"0"})[4], most*2/3, over, func() { endContainers(args) })
+		expired <- expire(w.Process(), folder, lease, slices.Concat(args, []string{"0"})[4], most*2/3, over, func() { endContainers(args) })
 	}()
 	err = w.Wait(touch, func() { folder.Touch(lease) })
 	last := lease // what measures and what ends in time still read the first
@@ -76,7 +76,7 @@ func Keep(host *machine.Host, args []string) error {
 		addOutcome(folder, w)
 	}
 	gone, err := folder.End(last, last.Boot)
-	if err == nil && !gone && last.Apart && len(args) == 4 {
+	if err == nil && !gone && last.Apart {
 		gone, err = endAfterBeginner(folder, last, most)
 	}
 	if err != nil || gone {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,8 +25,9 @@ type Holding struct {
 	Schema  string     `json:"schema"` // "gpuard.reserve/1"
 	Lease   string     `json:"lease"`
 	PID     int        `json:"pid"`     // the process that it ends with; of a lease for a time, one that sleeps until then
-	Until   *time.Time `json:"until"`   // when it ends by itself; null with its process
+	Until   *time.Time `json:"until"`   // when it ends by itself, for a process by a rule's time; null only with its process
 	Already bool       `json:"already"` // the process had this lease before; nothing new was leased
+	Limit   string     `json:"-"`       // the rule that gave Until to a process or a shell; "" none did
 	job.Plan
 	Variables []visible.Var `json:"-"` // what would show that process these devices
 }
@@ -35,7 +37,7 @@ const reserveSchema = "gpuard.reserve/1"
 // Hold leases for the life of pid and returns immediately: a holder in the background frees the lease when the process
 // ends. A process that uses devices already gets those, unless others are named; else one that it sees with the
 // environment of its start. A process that has a lease keeps it. Only the caller's own processes (root: any) can get
-// one.
+// one. Where a rule limits the time, the lease ends with it.
 func Hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int) (*Holding, error) {
 	h, m, err := hold(ctx, host, spec, pid, true)
 	if err == nil {
@@ -110,16 +112,35 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 	if err != nil {
 		return nil, gpu.Machine{}, err
 	}
-	fd, err := launch.Inherit(d.Held.Lock)
-	if err == nil {
-		err = launch.StartHolderFor(pidfd, fd, d.Folder.Path, d.Held.Lease.ID)
-	}
-	if err != nil {
+	h := &Holding{Schema: reserveSchema, Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan, Variables: vars}
+	if err := startHolder(host, d, pidfd, h); err != nil {
 		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
 		return nil, gpu.Machine{}, err
 	}
-	h := &Holding{Schema: reserveSchema, Lease: d.Held.Lease.ID, PID: pid, Plan: d.Plan, Variables: vars}
 	return h, d.Machine, nil
+}
+
+// startHolder gives the lease to a holder that ends it with the process of pidfd, or as soon as the time of a rule is
+// over: then the process goes on without it, as after gpuard release.
+func startHolder(host *machine.Host, d *claim.Decision, pidfd *os.File, h *Holding) error {
+	args := []string{d.Folder.Path, d.Held.Lease.ID}
+	limits, err := host.Limits()
+	if err != nil {
+		return err
+	}
+	if rule := limits.Longest(); rule != nil && d.Held.Lease.Parent == "" { // inside of a lease the rules have spoken
+		lease, err := d.Folder.Entrust(d.Held.Lease, h.PID, d.Held.Lease.Start, rule.Time)
+		if err != nil {
+			return err
+		}
+		h.Limit, h.Until = rule.String(), new(time.Now().Add(rule.Time).Truncate(time.Second))
+		args = append(args, strconv.FormatInt(lease.Until, 10))
+	}
+	fd, err := launch.Inherit(d.Held.Lock)
+	if err != nil {
+		return err
+	}
+	return launch.StartHolderFor(pidfd, fd, args...)
 }
 
 // openOwn gives a descriptor of a living process that the caller may lease for, and when it started, in ticks since boot.

@@ -1,6 +1,9 @@
 package job
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Kept describes a lease that outlives its command and waits for the next start of the same command (--keep-while).
 type Kept struct {
@@ -26,6 +29,21 @@ func (l *Lease) Stuck() *Blocker {
 		}
 	}
 	return nil
+}
+
+// KillText is the command that ends those processes on its devices that still hold a lease, such as a server's engine that
+// survived it; isThere tells which are there. Giving the lease back would not free their memory. "" where there is none.
+func (l *Lease) KillText(isThere func(pid int) bool) string {
+	text := ""
+	for _, b := range l.HeldBy {
+		if l.Ended && isThere(b.PID) {
+			text += " " + strconv.Itoa(b.PID)
+		}
+	}
+	if text == "" {
+		return ""
+	}
+	return "kill" + text
 }
 
 // OfKernel means, as the file of --keep-while, the connection file of a Jupyter kernel, which is among its arguments. A

@@ -85,6 +85,8 @@ func (q *query) endAll(ps []gpu.Process) string {
 	whose := prose.List(unique(owners), "and")
 	switch {
 	case len(pids) == 0:
+	case own && len(pids) == 1 && q.in.Apart && len(q.in.Own) == 0:
+		parts = append(parts, fmt.Sprintf("lease it for what runs there (gpuard reserve --pid %s)", pids[0]))
 	case own:
 		parts = append(parts, fmt.Sprintf("end what runs there (kill %s)", strings.Join(pids, " ")))
 	case evict:

@@ -43,7 +43,7 @@ type Context struct {
 	Waiting    bool                    // other jobs wait for devices: pack instead of spreading
 	Tolerate   Tolerance
 	Limits     policy.Limits // rules that bind the caller; they do not count inside a lease
-	Endless    bool          // the request is for a lease, which without Spec.Timeout has no end
+	Apart      bool          // the request is for a lease without a command: of a time, a process or a shell
 	Namespace  uint64        // the caller's PID namespace: PIDs of another one are said to be in a container. 0: unknown
 	Moving     string        // lease that is given back in exchange for this one; it does not count as the caller's
 }

@@ -125,12 +125,8 @@ func (q *query) overLimits() *job.Refusal {
 		}
 		return refuse(q.demand(), r, fmt.Sprintf("at most %s of a GPU", r.Memory), fmt.Sprintf("ask for less (%s %s)", flag, typed(r.Memory)))
 	}
-	switch r := limits.Longest(); {
-	case r == nil:
-	case q.spec.Timeout > r.Time:
+	if r := limits.Longest(); r != nil && q.spec.Timeout > r.Time {
 		return refuse(fmt.Sprintf("%s for %s", q.demand(), DurationText(q.spec.Timeout)), r, fmt.Sprintf("it for at most %s", DurationText(r.Time)), fmt.Sprintf("ask for less time (--timeout %s)", DurationText(r.Time)))
-	case q.spec.Timeout <= 0 && q.in.Endless:
-		return refuse(q.demand()+" without an end", r, fmt.Sprintf("it for at most %s", DurationText(r.Time)), fmt.Sprintf("run a command (gpuard run --timeout %s -- COMMAND)", DurationText(r.Time)))
 	}
 	return nil
 }

@@ -349,8 +349,8 @@ func (s *scenario) readQuestion(f []string) error {
 			s.spec.Any = true
 		case "waiting":
 			s.in.Waiting = true
-		case "endless":
-			s.in.Endless = true
+		case "apart":
+			s.in.Apart = true
 		default:
 			if len(f) < 2 || !s.readFlag(f[0], f[1]) && !s.readPlace(f[0], f[1]) {
 				return fmt.Errorf("unknown word %s", f[0])

@@ -43,7 +43,7 @@ func ruleKeys() []yamltree.Key {
 		{Name: "models", Takes: yamltree.Texts, Text: "which models they may have: patterns of * and ?", Sample: `["*A100*"]`},
 		{Name: "gpus", Takes: yamltree.Number, Text: "how many GPUs or slices at the same time, over all leases of a user; 0 is none", Sample: "2"},
 		{Name: "mem", Takes: yamltree.Size, Text: "how much memory of a GPU: a larger share is refused, and so is a whole GPU that has more", Sample: "40G"},
-		{Name: "time", Takes: yamltree.Time, Text: "how long a run may last: a run without --timeout gets this one, and a lease without an end is refused", Sample: "24h"},
+		{Name: "time", Takes: yamltree.Time, Text: "how long a run may last: a run without --timeout gets this one, and the lease of a shell or a process ends with it", Sample: "24h"},
 		{Name: "queue", Takes: yamltree.Number, Text: "how many jobs of gpuard submit may wait at the same time", Sample: "100"},
 	}
 }

@@ -195,7 +195,7 @@ func reserveShell(p *cli.Program, cmd *cobra.Command, o *reserveOptions, spec jo
 			_ = p.Tell(n)
 		}
 		if h.Lease != "" {
-			fmt.Fprintln(p.Err, "gpuard: "+p.Host.Translated(h.Announce()+", until this shell ends"))
+			fmt.Fprintln(p.Err, "gpuard: "+p.Host.Translated(h.Announce()+", until this shell ends"+limitText(h)))
 		}
 		return write(p.Out, vars, nil)
 	})
@@ -224,13 +224,21 @@ func showReservation(p *cli.Program, h *leases.Holding, asJSON bool) error {
 	for _, n := range h.Notes {
 		_ = p.Tell(n)
 	}
-	if h.Until == nil {
-		return p.Answer("%s, until process %d ends", h.Announce(), h.PID)
+	if h.Until == nil || h.Limit != "" {
+		return p.Answer("%s, until process %d ends%s", h.Announce(), h.PID, limitText(h))
 	}
 	if err := p.Answer("%s, until %s", h.Announce(), until(*h.Until, time.Now())); err != nil {
 		return err
 	}
 	return p.Answer("use it: GPUARD_LEASE=%s gpuard run -- COMMAND; give it back: gpuard release %[1]s", h.Lease)
+}
+
+// limitText says when a rule ends the lease of a process that still runs then; "" none does.
+func limitText(h *leases.Holding) string {
+	if h.Limit == "" {
+		return ""
+	}
+	return fmt.Sprintf(", %s at the latest (policy: %s)", until(*h.Until, time.Now()), h.Limit)
 }
 
 // until is the end of a reservation; for less than a week, a day of the week says enough.
