@@ -76,10 +76,10 @@ func TestQueueScriptHints(t *testing.T) {
 	t.Parallel()
 	state, dir := stateFolder(t), t.TempDir()
 	for text, hint := range map[string]string{
-		"#!/bin/sh\n# GPUARD --gpus 2\n":        "line 2 is not read",
-		"#!/bin/sh\n#SBATCH --gres=gpu:2\n":     "line 2 is not read",
-		"#!/bin/sh\n#GPUARD --cpu\n# gpuards\n": "",
-		"#GPUARD --cpu\ntrue\n":                 "",
+		"#!/bin/sh\n# GPUARD --gpus 2\n":         "line 2 is not read",
+		"#!/bin/sh\n#SBATCH --gres=gpu:2 -p x\n": " count here as --gpus=2; these have no effect here: -p x\n",
+		"#!/bin/sh\n#GPUARD --cpu\n# gpuards\n":  "",
+		"#GPUARD --cpu\ntrue\n":                  "",
 	} {
 		file, err := os.CreateTemp(dir, "job") // each its own: one that runs cannot be written
 		if err != nil {

@@ -44,6 +44,13 @@ func commands(h *machine.Host) host.Commands {
 	return host.Commands{Env: h.Env, Patience: cmp.Or(h.Times.Engine, 10*time.Second)}
 }
 
+// SlurmLines is what the #SBATCH lines of a script mean on one machine, as flags of gpuard submit, and which of their options
+// have no effect there.
+func SlurmLines(script string) (flags, without []string, err error) {
+	a, err := text.Script(script)
+	return a.Flags, a.Without, err
+}
+
 // Slurm reads what the cluster is made of. What does not answer is said in it.
 func Slurm(ctx context.Context, h *machine.Host) cluster.Site {
 	c := commands(h)

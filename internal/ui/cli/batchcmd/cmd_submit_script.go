@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"gpuard/internal/app/remote"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/flagset"
@@ -18,8 +19,8 @@ import (
 // scriptSize is how much of a script is looked at for its flags, in bytes: they stand in front of its first command.
 const scriptSize = 64 << 10
 
-// scriptFlags sets the flags that a script has in lines such as "#GPUARD --gpus 2 --mem 20G", as those of sbatch. Flags
-// of the command line count more.
+// scriptFlags sets the flags that a script has in lines such as "#GPUARD --gpus 2 --mem 20G", as those of sbatch, and what
+// its #SBATCH lines mean on one machine. Flags of the command line count more.
 func scriptFlags(p *cli.Program, cmd *cobra.Command, path string) error {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would stop us
 	if err != nil {
@@ -35,7 +36,7 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, path string) error {
 		return nil
 	}
 	asked, number := Submit(p), 0
-	foreign := "" // a line that was meant for gpuard or another queue, as it seems
+	foreign := "" // a line that was meant for gpuard, as it seems
 	for line := range strings.Lines(string(text[:n])) {
 		number++
 		zero := strings.IndexByte(line, 0)
@@ -60,6 +61,9 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, path string) error {
 	if foreign != "" {
 		_ = p.Tell(foreign)
 	}
+	if err := readSlurmLines(p, asked, path, string(text[:n])); err != nil {
+		return err
+	}
 	asked.Flags().Visit(func(f *pflag.Flag) {
 		value := f.Value.String()
 		if list, ok := f.Value.(pflag.SliceValue); ok {
@@ -72,10 +76,41 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, path string) error {
 	return err
 }
 
-// almost reports whether a comment looks like flags, of gpuard or for Slurm.
+// readSlurmLines sets flags that the #SBATCH lines of a script ask for, and says which of these lines have no effect here. Lines
+// of gpuard count more.
+func readSlurmLines(p *cli.Program, asked *cobra.Command, path, text string) error {
+	flags, without, err := remote.SlurmLines(text)
+	if err != nil {
+		return fmt.Errorf("cannot read %s, %w", path, err)
+	}
+	var set []string
+	for _, flag := range flags {
+		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
+		if asked.Flags().Changed(name) {
+			continue
+		}
+		if err := asked.Flags().Set(name, value); err != nil {
+			return fmt.Errorf("cannot read the #SBATCH lines of %s: %w", path, err)
+		}
+		set = append(set, flag)
+	}
+	var says []string
+	if len(set) > 0 {
+		says = append(says, "count here as "+shellquote.Words(shellquote.Sh, set...))
+	}
+	if len(without) > 0 {
+		says = append(says, "have no effect here: "+strings.Join(without, ", "))
+	}
+	if len(says) > 0 {
+		_ = p.Tell("the #SBATCH lines of " + path + " " + strings.Join(says, "; these "))
+	}
+	return nil
+}
+
+// almost reports whether a comment looks like flags of gpuard.
 func almost(line string) bool {
 	text := strings.ToUpper(strings.TrimLeft(line, "# \t"))
-	return (strings.HasPrefix(text, "GPUARD -") || strings.HasPrefix(line, "#SBATCH")) && !strings.HasPrefix(line, "#GPUARD ")
+	return strings.HasPrefix(text, "GPUARD -") && !strings.HasPrefix(line, "#GPUARD ")
 }
 
 // scriptLine reads the flags of one line.

@@ -1,0 +1,224 @@
+package slurm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/shellquote"
+)
+
+// Asked is what the #SBATCH lines of a script ask for.
+type Asked struct {
+	Flags   []string // those of gpuard submit that mean the same on one machine: "--gpus=2"
+	Without []string // options without effect here, as they are written: "--partition=gpu"
+}
+
+// Script reads the options in the #SBATCH lines of a script. They stand above its first command
+// (https://slurm.schedmd.com/sbatch.html, "Description"). Of an option that is there twice the last counts. The error
+// names the line.
+func Script(text string) (a Asked, err error) {
+	flags := map[string]string{}
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		if trimmed := strings.TrimSpace(line); trimmed != "" && trimmed[0] != '#' {
+			break
+		}
+		rest, ours := strings.CutPrefix(line, "#SBATCH")
+		if !ours || rest == "" || rest[0] != ' ' && rest[0] != '\t' {
+			continue
+		}
+		words, err := shellquote.Split(strings.TrimSpace(rest), func(rest string, begins bool) error {
+			if rest[0] == '#' && begins {
+				return errComment
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errComment) {
+			return a, fmt.Errorf("line %d: %w", number, err)
+		}
+		for len(words) > 0 {
+			written := words[0]
+			name, value, given := optionOf(written)
+			words = words[1:]
+			if !given && len(words) > 0 && !strings.HasPrefix(words[0], "-") {
+				value, written, words = words[0], written+" "+words[0], words[1:]
+			}
+			if err := a.read(flags, name, value, written); err != nil {
+				return a, fmt.Errorf("line %d: cannot read %s: %w", number, written, err)
+			}
+		}
+	}
+	for _, name := range []string{"gpus", "model", "array", "timeout", "name"} {
+		if value, set := flags[name]; set {
+			a.Flags = append(a.Flags, "--"+name+"="+value)
+		}
+	}
+	return a, nil
+}
+
+// errComment ends the words of a line.
+var errComment = errors.New("a comment")
+
+// optionOf splits a word into the long name of an option and its value.
+func optionOf(word string) (name, value string, given bool) {
+	if long, isLong := strings.CutPrefix(word, "--"); isLong {
+		return strings.Cut(long, "=")
+	}
+	long := map[string]string{"-G": "gpus", "-N": "nodes", "-a": "array", "-t": "time", "-J": "job-name", "-n": "ntasks"}
+	if len(word) < 2 {
+		return word, "", true
+	}
+	if name = long[word[:2]]; name == "" {
+		return word, "", false
+	}
+	return name, strings.TrimPrefix(word[2:], "="), len(word) > 2
+}
+
+// read adds what one option means here.
+func (a *Asked) read(flags map[string]string, name, value, written string) error {
+	switch name {
+	case "gpus", "gpus-per-node", "gpus-per-task", "gres":
+		count, model, err := gpusOf(name, value)
+		if err != nil || count == 0 {
+			a.Without = append(a.Without, written)
+			return err
+		}
+		flags["gpus"] = strconv.Itoa(count)
+		if delete(flags, "model"); model != "" {
+			flags["model"] = "*" + model + "*"
+		}
+	case "array":
+		numbers, err := arrayOf(value)
+		if err != nil {
+			return err
+		}
+		flags["array"] = numbers
+	case "time":
+		limit, err := Limit(value)
+		if err != nil {
+			return err
+		}
+		if limit > 0 {
+			flags["timeout"] = shortest(limit)
+		}
+	case "job-name":
+		flags["name"] = value
+	case "nodes":
+		if least, _, _ := strings.Cut(value, "-"); least != "1" {
+			return errors.New("this is one machine; hand the script to Slurm: sbatch, or ask for one node")
+		}
+	case "ntasks", "ntasks-per-node":
+		if value != "1" {
+			a.Without = append(a.Without, written)
+		}
+	default:
+		a.Without = append(a.Without, written)
+	}
+	return nil
+}
+
+// shortest writes a time without the parts that are zero at its end: 36h, 90m is 1h30m.
+func shortest(d time.Duration) string {
+	text := d.String()
+	if short, cut := strings.CutSuffix(text, "m0s"); cut {
+		text = short + "m"
+	}
+	if short, cut := strings.CutSuffix(text, "h0m"); cut {
+		text = short + "h"
+	}
+	return text
+}
+
+// gpusOf reads "2", "a100:2" and, of gres, "gpu", "gpu:2", "gpu:a100:2", also among others: "gpu:2,nvme:100G". 0: no GPU.
+func gpusOf(option, value string) (count int, model string, err error) {
+	for item := range strings.SplitSeq(value, ",") {
+		parts := strings.Split(item, ":")
+		if option == "gres" {
+			if parts[0] != "gpu" {
+				continue
+			}
+			parts = parts[1:]
+		}
+		one := 1
+		if n := len(parts); n > 0 {
+			if number, err := strconv.Atoi(parts[n-1]); err == nil {
+				one, parts = number, parts[:n-1]
+			}
+		}
+		if len(parts) > 1 || one < 0 || len(parts) == 0 && option != "gres" && item == "" {
+			return 0, "", errors.New("write a number of GPUs, such as 2 or a100:2")
+		}
+		if len(parts) == 1 {
+			model = parts[0]
+		}
+		count += one
+	}
+	return count, model, nil
+}
+
+// arrayOf is --array as gpuard has it: without steps such as 0-15:4.
+func arrayOf(text string) (string, error) {
+	list, limit, limited := strings.Cut(text, "%")
+	var words []string
+	for word := range strings.SplitSeq(list, ",") {
+		span, step, stepped := strings.Cut(word, ":")
+		if !stepped {
+			words = append(words, word)
+			continue
+		}
+		from, to, _ := strings.Cut(span, "-")
+		first, err := strconv.Atoi(from)
+		last, err2 := strconv.Atoi(to)
+		by, err3 := strconv.Atoi(step)
+		if err := errors.Join(err, err2, err3); err != nil || by < 1 || last-first > 100_000 {
+			return "", errors.New("write numbers, such as 0-3, 1,5,9 or 0-15:4")
+		}
+		for n := first; n <= last; n += by {
+			words = append(words, strconv.Itoa(n))
+		}
+	}
+	text = strings.Join(words, ",")
+	if limited {
+		text += "%" + limit
+	}
+	return text, nil
+}
+
+// Limit reads a time limit: "minutes", "minutes:seconds", "hours:minutes:seconds", "days-hours", "days-hours:minutes" or
+// "days-hours:minutes:seconds". 0: without a limit (UNLIMITED, INFINITE).
+func Limit(text string) (time.Duration, error) {
+	if slices.Contains([]string{"UNLIMITED", "INFINITE", "0"}, strings.ToUpper(text)) {
+		return 0, nil
+	}
+	wrong := errors.New("write a time, such as 90 (minutes), 12:00:00 or 1-00:00:00")
+	rest, days := text, 0
+	units := []time.Duration{time.Minute, time.Second}
+	if before, after, dayed := strings.Cut(text, "-"); dayed {
+		var err error
+		if days, err = strconv.Atoi(before); err != nil || days < 0 || days > 10_000 {
+			return 0, wrong
+		}
+		rest, units = after, []time.Duration{time.Hour, time.Minute, time.Second}
+	}
+	parts := strings.Split(rest, ":")
+	if len(parts) == 3 {
+		units = []time.Duration{time.Hour, time.Minute, time.Second}
+	}
+	if len(parts) > len(units) {
+		return 0, wrong
+	}
+	sum := time.Duration(days) * 24 * time.Hour
+	for i, part := range parts {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 0 || n > 1_000_000 {
+			return 0, wrong
+		}
+		sum += time.Duration(n) * units[i]
+	}
+	return sum, nil
+}
