@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -251,4 +252,26 @@ func TestUpRefuses(t *testing.T) {
 	same(t, "exit", got.code, 1)
 	contains(t, got.err, "web cannot be started: the kernel does not take its command and its environment: argument list too long")
 	eventually(t, "its supervisor has left", func() bool { return strings.Contains(s.run("ps", "--json").out, `"supervised": false`) })
+}
+
+// TestUpAllWait: where nothing runs because all wait for a GPU, up -d and restart say so and end with 1: the next line of a script
+// must not go on. One that runs is enough, and what waits starts by itself.
+func TestUpAllWait(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.write("services:\n  web:\n    gpus: 1\n    command: sleep 600\n  tool:\n    gpus: 1\n    command: sleep 600\n")
+	held := s.run("reserve", "--for", "1h", "--gpus", "all", "--json")
+	same(t, "reserve", held.code, 0)
+	got := s.run("up", "-d")
+	same(t, "exit while all wait", got.code, 1)
+	contains(t, got.err, "cannot bring up web, tool yet: nothing runs, all wait; each starts by itself when it can, gpuard ps says on what it waits, gpuard down ends the waiting")
+	var lease struct{ Lease string }
+	if err := json.Unmarshal([]byte(held.out), &lease); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "release", s.run("release", lease.Lease).code, 0)
+	eventually(t, "one of them has started", func() bool { return strings.Contains(s.run("ps", "--json").out, `"state": "running"`) })
+	same(t, "exit while one runs", s.run("up", "-d").code, 0)
+	same(t, "down", s.run("down").code, 0)
+	s.gone()
 }

@@ -222,7 +222,7 @@ func failing(row *services.Row) bool {
 	return row.State == service.Restarting && (row.Exit == nil || *row.Exit != 0)
 }
 
-// outcome returns an error if instances could not be started, failed, or wait for one that did.
+// outcome returns an error if instances could not be started, failed, or wait for one that did, and if all of them wait.
 func outcome(view *services.View, which func(*services.Row) bool) error {
 	lost := map[string]bool{} // services
 	for again := true; again; {
@@ -234,28 +234,41 @@ func outcome(view *services.View, which func(*services.Row) bool) error {
 			}
 		}
 	}
-	bad, good := []string{}, 0
+	var bad, waiting []string
+	good := 0
 	for i := range view.Rows {
 		row := &view.Rows[i]
 		switch {
 		case !row.Wanted || !which(row):
 		case hasFailed(row), failing(row), row.State == service.Waiting && !row.Kept && dependsOn(row, lost):
 			bad = append(bad, row.Name)
+		case row.State == service.Waiting:
+			waiting = append(waiting, row.Name)
 		default:
 			good++
 		}
 	}
-	if len(bad) == 0 {
-		return nil
+	switch {
+	case len(bad) > 0:
+		text := "cannot bring up " + someOf(bad)
+		if all := good + len(bad) + len(waiting); good > 0 {
+			text += fmt.Sprintf("; %d of %d are up", good, all)
+		}
+		return fmt.Errorf("%s; gpuard ps says why, gpuard logs what they wrote", text)
+	case len(waiting) > 0 && good == 0:
+		return fmt.Errorf("cannot bring up %s yet: nothing runs, all wait; each starts by itself when it can, gpuard ps says on what it waits, gpuard down ends the waiting", someOf(waiting))
 	}
-	text := "cannot bring up " + strings.Join(bad[:min(len(bad), 8)], ", ")
-	if more := len(bad) - 8; more > 0 {
+	return nil
+}
+
+// someOf names the first few instances.
+func someOf(names []string) string {
+	const few = 8
+	text := strings.Join(names[:min(len(names), few)], ", ")
+	if more := len(names) - few; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	if good > 0 {
-		text += fmt.Sprintf("; %d of %d are up", good, good+len(bad))
-	}
-	return fmt.Errorf("%s; gpuard ps says why, gpuard logs what they wrote", text)
+	return text
 }
 
 func hasFailed(row *services.Row) bool {
