@@ -40,7 +40,7 @@ type Rule struct {
 
 // Rules lists every rule by topic.
 func Rules() []Rule {
-	return joined(slices.Concat(valueRules(), pythonRules(), shellRules(), commandRules(), containerRules(), settingRules()), inPython())
+	return joined(slices.Concat(valueRules(), pythonRules(), shellRules(), commandRules(), containerRules(), settingRules(), oldNameRules()), inPython())
 }
 
 // Look applies every rule to a file. Findings are in the order of their places.

@@ -34,7 +34,7 @@ class Bindings(object):
             return self.change(target.value, self.key(target), value)
         if isinstance(target, ast.Attribute):
             name = self.dotted(target)
-            if name and name.split(".")[0] in LIBRARIES and not name.startswith("torch.backends."):
+            if name and name.split(".")[0] in LIBRARIES and (not name.startswith("torch.backends.") or name == "torch.backends.cudnn.enabled"):
                 self.say("override", target, name, value=self.value(value))
                 return
         name = self.path(target)
