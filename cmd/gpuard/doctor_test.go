@@ -218,7 +218,7 @@ func TestDoctor(t *testing.T) {
 		}, []string{"warning onnxruntime-both"}, "true", nil},
 		{"onnxruntime for the CPU alone", a100s(1), func(w *patient) (env, args []string) {
 			return nil, []string{"--for", w.venv("onnxruntime 1.20.1")}
-		}, []string{"warning onnxruntime-build"}, "true", []string{"but not every one", "onnxruntime 1.20.1 is the build for the CPU", "install onnxruntime-gpu"}},
+		}, []string{"warning onnxruntime-build"}, "true", []string{"but not every one", "onnxruntime 1.20.1 is the build for the CPU", "install 'onnxruntime-gpu==1.26.*'"}},
 		{"TensorFlow for the CPU by name", a100s(1), func(w *patient) (env, args []string) {
 			return nil, []string{"--for", w.venv("tensorflow-cpu 2.18.0")}
 		}, []string{"warning tensorflow-build"}, "true", []string{"but not every one", "tensorflow-cpu 2.18.0 uses the CPU alone"}},

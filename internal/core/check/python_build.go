@@ -2,7 +2,9 @@ package check
 
 import (
 	"slices"
+	"strings"
 
+	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
 )
@@ -41,7 +43,7 @@ func onnxBuild() Check {
 		if k.Name != "onnxruntime" && k.Name != "ort-nightly" {
 			kind = "a build for other devices than the GPUs here"
 		}
-		return []Finding{{Severity: Warning, Seen: k.Name + " " + k.Version + " is " + kind, Why: "models run on the CPU, also where the program asks for a GPU of this machine", Do: swap(p, k.Name, fit[0])}}
+		return []Finding{{Severity: Warning, Seen: k.Name + " " + k.Version + " is " + kind, Why: "models run on the CPU, also where the program asks for a GPU of this machine", Do: swap(p, k.Name, fitting(s, fit[0]))}}
 	})}
 }
 
@@ -59,6 +61,68 @@ func tensorflowBuild() Check {
 		if !found || !cpuBuild(p, "tensorflow") || !has(s, gpu.NVIDIA) {
 			return nil
 		}
-		return []Finding{{Severity: Warning, Seen: "tensorflow-cpu " + k.Version + " uses the CPU alone, as its name says", Why: "programs that use it work on the CPU", Do: swap(p, "tensorflow-cpu", "'tensorflow[and-cuda]'")}}
+		return []Finding{{Severity: Warning, Seen: "tensorflow-cpu " + k.Version + " uses the CPU alone, as its name says", Why: "programs that use it work on the CPU", Do: swap(p, "tensorflow-cpu", fitting(s, "tensorflow[and-cuda]"))}}
 	})}
+}
+
+// namedForCPU are packages that are the build for the CPU alone, by name, and how the one for NVIDIA's GPUs is had.
+func namedForCPU() [][2]string {
+	return [][2]string{
+		{"faiss-cpu", "conda install -c pytorch -c nvidia faiss-gpu, after pip uninstall faiss-cpu"},
+		{"paddlepaddle", "pip uninstall paddlepaddle, then the line for paddlepaddle-gpu of https://www.paddlepaddle.org.cn/en/install/quick"},
+		{"mxnet", "pip uninstall mxnet, then pip install mxnet-cu112, the last release: the project ended in 2023"},
+	}
+}
+
+func buildByName() Check {
+	var names []string
+	for _, one := range namedForCPU() {
+		names = append(names, one[0])
+	}
+	page := Page{
+		Code: "build-by-name", Title: "A library is the build for the CPU by its name",
+		Text: "`faiss-cpu`, `paddlepaddle` and `mxnet` have no code for GPUs; those for NVIDIA's GPUs are `faiss-gpu` (of conda), `paddlepaddle-gpu` and `mxnet-cu112`. That may be meant: a search in Faiss is often fast enough on the CPU.\n\n" +
+			"Both builds write the same folder: uninstall the one before installing the other.",
+		From: []string{"facebookresearch/faiss: INSTALL.md", "https://www.paddlepaddle.org.cn/en/install/quick", "https://mxnet.apache.org/versions/1.9.1/get_started"},
+	}
+	return Check{Page: page, Look: withDevices(page.Code, "no library is for the CPU by name", names, func(s hostinfo.Site, p hostinfo.Python) (found []Finding) {
+		for _, one := range namedForCPU() {
+			k, is := installed(p, one[0])
+			_, also := installed(p, one[0]+"-gpu")
+			if is && !also && !byConda(p, one[0]) && has(s, gpu.NVIDIA) {
+				found = append(found, Finding{Severity: Info, Seen: k.Name + " " + k.Version + " uses the CPU alone, as its name says", Why: "programs that use it work on the CPU", Do: one[1]})
+			}
+		}
+		return found
+	})}
+}
+
+// fitting is what pip is to install of a package so that the driver and all GPUs here can run it: the newest release, or
+// the last one for an older CUDA.
+func fitting(s hostinfo.Site, requirement string) string {
+	name, extra, _ := strings.Cut(requirement, "[")
+	isNewest := true
+	for _, cuda := range []string{"13", "12", "11"} {
+		last := compat.LastFor(name, cuda)
+		if last == "" {
+			continue
+		}
+		runs, known := compat.DriverRuns(driverVersion(s), cuda)
+		needs, _ := compat.Package(name, last)
+		tooOld := func(d gpu.Device) bool {
+			return needs.Lowest != nil && d.Compute != nil && !d.Compute.AtLeast(*needs.Lowest)
+		}
+		if known && (!runs || slices.ContainsFunc(nvidias(s), tooOld)) {
+			isNewest = false
+			continue
+		}
+		if !isNewest {
+			requirement += "==" + last + ".*"
+		}
+		break
+	}
+	if extra != "" || strings.Contains(requirement, "=") {
+		return "'" + requirement + "'"
+	}
+	return requirement
 }

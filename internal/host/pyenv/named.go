@@ -54,6 +54,9 @@ func (w Where) atPath(path string) (Place, error) {
 		return Place{}, errors.New(reason(err))
 	}
 	if !w.folder(path) {
+		if slices.Contains([]string{".yml", ".yaml", ".txt", ".toml"}, filepath.Ext(path)) {
+			return Place{}, errors.New("this file says what an environment is made of: gpuard lint looks at it, and doctor at the folder of an environment")
+		}
 		if !w.program(path) {
 			return Place{}, errors.New("this file is not a program: name the environment's python, or its folder")
 		}

@@ -148,7 +148,7 @@ func TestFindEndsEarlyWhereThereIsMuch(t *testing.T) {
 }
 
 func TestNamed(t *testing.T) {
-	root := plant(t, append(system(), "home/a/here/.venv/pyvenv.cfg", "home/a/here/.venv/bin/python3 -> /usr/bin/python3.11", "home/a/file=x", "home/a/plain/", "home/a/here/sub/", "usr/bin/tool")...)
+	root := plant(t, append(system(), "home/a/here/.venv/pyvenv.cfg", "home/a/here/.venv/bin/python3 -> /usr/bin/python3.11", "home/a/file=x", "home/a/e.yml=x", "home/a/plain/", "home/a/here/sub/", "usr/bin/tool")...)
 	if err := os.Chmod(filepath.Join(root, "home/a/file"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -183,6 +183,7 @@ func TestNamed(t *testing.T) {
 		"/home/a/file/x": "not a directory",
 		"/nowhere":       "no such file",
 		"/home/a/file":   "not a program",
+		"/home/a/e.yml":  "gpuard lint looks at it",
 		"/usr/bin/tool":  "not a Python",
 	} {
 		if p, err := where(root, "PATH=/usr/bin").Named(name); err == nil || !strings.Contains(err.Error(), want) {
