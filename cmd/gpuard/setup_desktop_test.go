@@ -356,3 +356,29 @@ func TestAlert(t *testing.T) {
 		})
 	}
 }
+
+// TestSetupDesktopWithoutEntry: a program that the menu does not have gets an entry of its own, and what is no program none.
+func TestSetupDesktopWithoutEntry(t *testing.T) {
+	t.Parallel()
+	home, bin := someone(t)
+	if got := run(t, menu(t, home, bin, "sim", "--device", "0", "--", "argv", "--gui", "a b")); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	text, err := os.ReadFile(filepath.Join(home, entriesOf, "sim-gpuard.desktop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	contains(t, string(text), "Type=Application\n", "Name=sim (GPU 0)\n", "Terminal=false\n", ` run --alert --device=0 --no-wait -- `+filepath.Join(bin, "argv")+` --gui "a b"`+"\n")
+	for words, want := range map[string]string{
+		"sim2":            "for a program that has none: gpuard setup desktop sim2 -- PROGRAM",
+		"sim2 -- nowhere": "no program of the menu has that name, and for one that has none: ",
+	} {
+		if got := run(t, menu(t, home, bin, strings.Fields(words)...)); got.code == 0 || !strings.Contains(got.err, want) {
+			t.Errorf("%s: %+v", words, got)
+		}
+	}
+	same(t, "taken away", run(t, menu(t, home, bin, "sim", "--remove")).code, 0)
+	if _, err := os.Stat(filepath.Join(home, entriesOf, "sim-gpuard.desktop")); err == nil {
+		t.Error("the entry is still there")
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
 	"gpuard/internal/core/shellquote"
+	"gpuard/internal/host/files"
 )
 
 // Conda is a choice of devices for an environment, made each time it is activated and taken back when it is left, by
@@ -64,6 +65,7 @@ func (c Conda) Wish() (Wish, error) {
 	if active, _ := c.Host.Env.Lookup("CONDA_PREFIX"); active == dir {
 		w.Notes = append(w.Notes, "the environment is active: it gets its GPUs when it is activated the next time")
 	}
+	w.Notes = append(w.Notes, masksBeside(filepath.Join(dir, "etc", "conda", "activate.d"))...)
 	switch {
 	case c.Lease:
 		w.Notes = append(w.Notes, "when nothing is free at that moment, the environment sees no GPU and says how to try again")
@@ -73,6 +75,25 @@ func (c Conda) Wish() (Wish, error) {
 		w.Notes = append(w.Notes, "nothing is leased: another job may get the same GPU; for a lease add --lease, or start programs by gpuard run")
 	}
 	return w, nil
+}
+
+// masksBeside names the other hooks of a folder that set a mask: that of gpuard, which runs after them, chooses only among what
+// they leave visible, and nobody may take it away when the environment is left.
+func masksBeside(folder string) (notes []string) {
+	names, _ := files.Names(folder, ".sh")
+	for _, name := range names {
+		text, err := files.Read(filepath.Join(folder, name))
+		if err != nil || strings.HasPrefix(name, "~~gpuard") {
+			continue
+		}
+		for _, variable := range []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"} {
+			if strings.Contains(string(text.Content), variable+"=") {
+				notes = append(notes, filepath.Join(folder, name)+" sets "+variable+" too, so that gpuard chooses only among those GPUs: take the line out")
+				break
+			}
+		}
+	}
+	return notes
 }
 
 // CondaFile is a choice of devices in an environment.yml, for gpuard setup conda on the machine where the environment

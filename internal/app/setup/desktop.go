@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/host/files"
+	"gpuard/internal/host/launch"
 	"gpuard/internal/text/desktop"
 )
 
@@ -57,9 +59,12 @@ func (d Desktop) Wish() (Wish, error) {
 	if strings.Contains(program, "=") {
 		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot name %s in a desktop entry: a program may have no = in its path there; install gpuard elsewhere", program)}
 	}
-	source, err := d.find()
+	source, content, err := d.original()
 	if err != nil {
 		return Wish{}, err
+	}
+	if source == "" { // the first word is the program
+		d.More = d.More[1:]
 	}
 	run := slices.Concat([]string{program, "run", "--alert"}, d.Flags, []string{"--"})
 	for _, word := range slices.Concat(run, d.More) {
@@ -67,11 +72,7 @@ func (d Desktop) Wish() (Wish, error) {
 			return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot write %q in a desktop entry: it is not UTF-8", word)}
 		}
 	}
-	text, err := files.Read(source)
-	if err != nil {
-		return Wish{}, fmt.Errorf("cannot read %s: %w", source, err)
-	}
-	entry, dropped, err := d.entry(source, text.Content, run)
+	entry, dropped, err := d.entry(cmp.Or(source, d.App), content, run)
 	if err != nil {
 		return Wish{}, err
 	}
@@ -83,7 +84,9 @@ func (d Desktop) Wish() (Wish, error) {
 		Key:     key,
 		Changes: []edit.Change{{Path: path, Content: marked(entry)}},
 		Try:     []string{"gio launch " + shellquote.Sh(path), "gpuard status"},
-		Notes:   []string{"it is a copy of " + source + ": call this again when that has changed"},
+	}
+	if source != "" {
+		w.Notes = append(w.Notes, "it is a copy of "+source+": call this again when that has changed")
 	}
 	if dropped {
 		w.Notes = append(w.Notes, "files are opened by the original as before: the copy names no file types")
@@ -123,8 +126,37 @@ func (s *Setup) entryFolders() ([]string, error) {
 	return append([]string{own}, s.listed("XDG_DATA_DIRS", []string{"/usr/local/share", "/usr/share"}, "applications")...), err
 }
 
+// original is the entry that is copied, with its path; for a program that has none one is made, and the path is "".
+func (d Desktop) original() (path string, content []byte, err error) {
+	if path, err = d.find(); err != nil {
+		return "", nil, err
+	}
+	if path != "" {
+		text, err := files.Read(path)
+		if err != nil {
+			return "", nil, fmt.Errorf("cannot read %s: %w", path, err)
+		}
+		return path, text.Content, nil
+	}
+	if len(d.More) == 0 {
+		remedy := "gpuard setup desktop takes the name of a file in /usr/share/applications, or its path"
+		if near := d.similarIDs(); len(near) > 0 {
+			remedy = "is it " + strings.Join(near, " or ") + "?"
+		}
+		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: %s; for a program that has none: gpuard setup desktop %s -- PROGRAM", d.id(), remedy, shellquote.Sh(d.id()))}
+	}
+	program, err := launch.Find(d.More[0])
+	if err == nil {
+		program, err = filepath.Abs(program)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot set up %s: no program of the menu has that name, and for one that has none: %w", d.id(), err)
+	}
+	return "", []byte("[Desktop Entry]\nType=Application\nName=" + desktop.Text(d.id()) + "\nExec=" + desktop.Word(program) + "\nTerminal=false\n"), nil
+}
+
 // find finds the entry by its path, or by its ID, in which a dash may mean a folder
-// (https://specifications.freedesktop.org/desktop-entry-spec/latest/file-naming.html).
+// (https://specifications.freedesktop.org/desktop-entry-spec/latest/file-naming.html). "": there is none of that ID.
 func (d Desktop) find() (string, error) {
 	if strings.Contains(d.App, "/") {
 		path, err := filepath.Abs(d.App)
@@ -150,11 +182,7 @@ func (d Desktop) find() (string, error) {
 			}
 		}
 	}
-	remedy := "gpuard setup desktop takes the name of a file in /usr/share/applications, or its path"
-	if near := d.similarIDs(); len(near) > 0 {
-		remedy = "is it " + strings.Join(near, " or ") + "?"
-	}
-	return "", &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: %s", d.id(), remedy)}
+	return "", nil
 }
 
 // similarIDs are ids that have the wanted one in them.

@@ -15,6 +15,7 @@ const setupDesktopLong = `Adds a second entry for a program to your menu, "Blend
 with a lease. It is a copy of the program's own entry, with its icon, translations
 and actions. APP is the name of that entry, or its path; arguments after -- are
 given to the program. For several entries of one program give each a --name.
+A program without an entry gets one: after -- stands its command line then.
 
 While no GPU is free the program does not start, and a window says why. With
 --wait it waits in line, with --fallback cpu it starts without a GPU, and with
@@ -32,7 +33,8 @@ func setupDesktop(p *cli.Program) *cobra.Command {
 		Example: `  gpuard setup desktop org.blender.Blender --device 0
   gpuard setup desktop mtools --ask        asks each time
   gpuard setup desktop mtools --name image --device 0 -- --module image
-  gpuard setup desktop mtools --name image --remove`,
+  gpuard setup desktop mtools --name image --remove
+  gpuard setup desktop sim --device 0 -- ~/bin/sim --gui     has no entry yet`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return failure.Report(func() error {
