@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"gpuard/internal/app/claim"
+	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/registry"
 	"gpuard/internal/core/gpu"
@@ -12,25 +13,66 @@ import (
 	"gpuard/internal/core/pick"
 )
 
-// Count counts the GPUs that spec could be given if nothing else used them; 1 where there is none, so that the refusal
-// says why.
-func Count(ctx context.Context, host *machine.Host, spec job.Spec) (int, error) {
+// Complete gives spec the numbers that depend on the machine: with all, how many GPUs it could be given if nothing else used
+// them, 1 where there is none, so that the refusal says why; with a percentage, the size of its share.
+func Complete(ctx context.Context, host *machine.Host, spec *job.Spec, all bool, percent int) (err error) {
+	if all {
+		spec.GPUs = 1
+		var servers []gpu.UUID
+		if _, servers, err = findServers(ctx, host, *spec); err == nil {
+			spec.GPUs = max(1, len(servers))
+		}
+	}
+	if err == nil && percent > 0 {
+		spec.Share, err = partOf(ctx, host, *spec, percent)
+	}
+	return err
+}
+
+// partOf is so many per cent of what a GPU can promise as shares, in whole MiB, so that two halves fit one GPU. All GPUs that
+// spec could be given must agree on it; 1 MiB where there is none, so that the refusal says why.
+func partOf(ctx context.Context, host *machine.Host, spec job.Spec, percent int) (gpu.Bytes, error) {
+	spec.Share = 0
+	m, servers, err := findServers(ctx, host, spec)
+	if err != nil {
+		return 0, err
+	}
+	part := gpu.Bytes(0)
+	for _, id := range servers {
+		d, slice, _ := m.Find(id)
+		if slice != nil {
+			d = &gpu.Device{Index: d.Index, MemoryTotal: slice.MemoryTotal}
+		}
+		whole := pick.Promisable(d)
+		if whole == nil {
+			return 0, exit.Usagef("cannot give %d %% of GPU %d: how much memory it has is unknown; write a size, such as --share 8G", percent, d.Index)
+		}
+		size := *whole * gpu.Bytes(percent) / 100 / gpu.MiB * gpu.MiB
+		if part != 0 && size != part {
+			return 0, exit.Usagef("cannot give %d %% of a GPU: those that could be given have different sizes; name one (--device, --model), or write a size, such as --share 8G", percent)
+		}
+		part = size
+	}
+	return max(part, gpu.MiB), nil
+}
+
+// findServers lists the GPUs and slices that could serve spec if nothing else used them; none where no GPU can be read.
+func findServers(ctx context.Context, host *machine.Host, spec job.Spec) (gpu.Machine, []gpu.UUID, error) {
 	m, err := host.ReadAll(ctx, claim.Needed(spec))
 	var none *gpu.Unavailable
 	if errors.As(err, &none) {
-		return 1, nil
+		return m, nil, nil
 	}
 	if err != nil {
-		return 0, err
+		return m, nil, err
 	}
 	held, _, err := registry.Leases(host, m)
 	if err != nil {
-		return 0, err
+		return m, nil, err
 	}
 	in, err := claim.Placing(host, m, held)
 	if spec.Any {
 		in.Hidden, in.Ancestors, in.Parent = nil, nil, nil
 	}
-	spec.GPUs = 1
-	return max(1, len(pick.Servers(spec, m, in))), err
+	return m, pick.Servers(spec, m, in), err
 }

@@ -74,11 +74,21 @@ func (c *gpuCount) Set(text string) error {
 // Type makes it a number for the keys of gpuard.yaml.
 func (c *gpuCount) Type() string { return "int" }
 
-// ReadRequest checks the flags and returns the request, with the number of all GPUs if they are asked for.
+// ReadRequest checks the flags and returns the request, with the number of all GPUs if they are asked for, and the size of
+// a share that is a part of a GPU.
 func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []string) (job.Spec, error) {
-	spec, err := s.Spec(cmd, command)
-	if err == nil && spec.GPUs == AllGPUs {
-		spec.GPUs, err = leases.Count(cmd.Context(), p.Host, spec)
+	flags := *s
+	percent := 0
+	if number, isPart := strings.CutSuffix(s.share, "%"); isPart {
+		var err error
+		if percent, err = strconv.Atoi(strings.TrimSpace(number)); err != nil || percent < 1 || percent > 100 {
+			return job.Spec{}, fmt.Errorf("cannot read --share %q: write a part of a GPU from 1%% to 100%%, or a size such as 8G", s.share)
+		}
+		flags.share = "1M" // until the GPUs are read
+	}
+	spec, err := flags.Spec(cmd, command)
+	if err == nil {
+		err = leases.Complete(cmd.Context(), p.Host, &spec, spec.GPUs == AllGPUs, percent)
 	}
 	return spec, err
 }
@@ -159,6 +169,9 @@ func plainGlob(pattern string) error {
 func memorySize(flag, text string) (gpu.Bytes, error) {
 	n, err := gpu.ParseBytes(text)
 	if err != nil {
+		if strings.HasSuffix(text, "%") {
+			return 0, fmt.Errorf("cannot read --%s %q: a part of a GPU is only known for the GPUs of this machine, as a share; write a size, such as 8G", flag, text)
+		}
 		why := ""
 		if _, number := strconv.ParseFloat(text, 64); number == nil && strings.ContainsAny(text, "eE") {
 			why = "exponents are not understood; "
