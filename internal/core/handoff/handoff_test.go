@@ -252,3 +252,16 @@ func TestLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestMemoryByName: where no feature of the site is large enough, the smallest model whose name says that it is.
+func TestMemoryByName(t *testing.T) {
+	place := policy.Slurm{Types: map[string]string{"NVIDIA H100 80GB HBM3": "h100", "NVIDIA A100-SXM4-40GB": "a100", "NVIDIA H200 NVL 141GB": "h200", "Tesla T4": "t4", "1g.10gb": "slice"}}
+	for size, want := range map[gpu.Bytes]string{30: "--gpus-per-node=a100:2\n", 60: "--gpus-per-node=h100:2\n", 79: "--gpus-per-node=h100:2\n", 80: "--gpus-per-node=h200:2\n", 200: ""} {
+		w := Work{Spec: job.Spec{Command: []string{"true"}, GPUs: 2, Memory: size * gpu.GiB}, ID: "1"}
+		out, err := Write(Slurm, w, place)
+		refused := slices.ContainsFunc(out.Verdicts, func(v Verdict) bool { return v.Level == Refused && strings.Contains(v.Do, "Feature=gpumem80g") })
+		if (want == "") != refused || want != "" && (err != nil || !strings.Contains(out.Text, want) || strings.Contains(out.Text, "constraint")) {
+			t.Errorf("%d GiB: %v, %+v", size, err, out)
+		}
+	}
+}

@@ -55,13 +55,19 @@ func directives(w *Work, site policy.Slurm) []string {
 			list = append(list, fmt.Sprintf(format, args...))
 		}
 	}
-	if w.Spec.Model != "" {
-		add(w.Spec.GPUs > 0, "gpus-per-node=%s:%d", strings.Join(types(w, site), ""), w.Spec.GPUs)
-	} else {
-		add(w.Spec.GPUs > 0, "gpus-per-node=%d", w.Spec.GPUs)
+	enough, kind := features(w, site), ""
+	switch {
+	case w.Spec.Model != "":
+		kind = strings.Join(types(w, site), "")
+	case w.Spec.Memory > 0 && len(enough) == 0:
+		kind = roomyType(w, site)
 	}
+	if kind != "" {
+		kind += ":"
+	}
+	add(w.Spec.GPUs > 0, "gpus-per-node=%s%d", kind, w.Spec.GPUs)
 	add(w.Spec.MIG != "", "gpus-per-node=%s:1", site.Types[w.Spec.MIG])
-	add(w.Spec.Memory > 0, "constraint=%s", strings.Join(features(w, site), "|"))
+	add(w.Spec.Memory > 0 && len(enough) > 0, "constraint=%s", strings.Join(enough, "|"))
 	add(w.Queue != "", "partition=%s", w.Queue)
 	list = append(list, limits(w)...)
 	add(w.Spec.Nice > 0, "nice=%d", w.Spec.Nice)

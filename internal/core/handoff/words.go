@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -125,6 +126,30 @@ func features(w *Work, site policy.Slurm) []string {
 		return cmp.Or(cmp.Compare(site.Features[a], site.Features[b]), cmp.Compare(a, b))
 	})
 	return found
+}
+
+// roomyType is the gres type of the smallest model of slurm.types that has the memory by its name, such as NVIDIA
+// A100-SXM4-80GB; "" where a model is asked for, or none has it.
+func roomyType(w *Work, site policy.Slurm) string {
+	kind, least := "", gpu.Bytes(0)
+	for _, name := range slices.Sorted(maps.Keys(site.Types)) {
+		size := memoryInName(name)
+		if w.Spec.Model == "" && w.Spec.MIG == "" && size >= w.Spec.Memory && (kind == "" || size < least) {
+			kind, least = site.Types[name], size
+		}
+	}
+	return kind
+}
+
+// memoryInName is what a model surely has by its name, of "NVIDIA A100-SXM4-80GB" 79.2 GiB: it reports 81559 MiB. 0 where
+// the name has no size.
+func memoryInName(model string) gpu.Bytes {
+	found := regexp.MustCompile(`(?i)(?:^|[ -])([0-9]{1,4}) ?GB\b`).FindStringSubmatch(model)
+	if found == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(found[1])
+	return gpu.Bytes(n) * gpu.GiB / 100 * 99
 }
 
 // counted reports the numbers from 0 without gaps, in any order.
