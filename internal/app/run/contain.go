@@ -60,6 +60,10 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 		return nil, spec, err
 	}
 	c := &contained{call: call}
+	if isNew := call.Verb == "run" || call.Verb == "create"; isNew && call.Compose == nil && !host.Hardware() { // only to be shown: no engine is needed
+		c.facts = container.Facts{Engine: call.Engine, CDI: true}
+		return c, spec, nil
+	}
 	if c.engine, err = engine.Of(host, call); err != nil {
 		return nil, spec, err
 	}
@@ -228,6 +232,11 @@ func ShowContainer(ctx context.Context, host *machine.Host, spec job.Spec, plan 
 		return "", err
 	}
 	l.claimed = &claim.Decision{Machine: m}
+	if !host.Hardware() { // as where CDI lists its GPUs
+		for _, d := range m.Devices {
+			l.contained.facts.Names = append(l.contained.facts.Names, container.Kinds()[d.Vendor]+"="+string(d.UUID))
+		}
+	}
 	if err := l.contain(); err != nil {
 		return "", err
 	}
