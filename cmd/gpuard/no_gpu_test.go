@@ -61,6 +61,9 @@ func TestNoGPU(t *testing.T) {
 		if args[0] != "up" && !strings.Contains(said, none) {
 			t.Errorf("%s does not say why: %s", test.args, said)
 		}
+		if advised := strings.Contains(said, "--cpu"); advised != (args[0] == "run" && got.code != 0) {
+			t.Errorf("%s advises --cpu: %v: %s", test.args, advised, said)
+		}
 	}
 	logs, _ := filepath.Glob(filepath.Join(work, "gpuard-sweep-1/runs/*/log"))
 	same(t, "runs of the sweep", len(logs), 3)

@@ -174,6 +174,7 @@ func (h *Host) Rules() (Rules, error) {
 	base := out.Tolerate
 	t := p.Tolerance(policy.Tolerance{Memory: &base.Memory, Display: &base.Display, Utilization: &base.Utilization})
 	out.Tolerate.Memory, out.Tolerate.Display, out.Tolerate.Utilization = *t.Memory, *t.Display, *t.Utilization
+	out.Tolerate.MemoryCut = p.MemoryCut(base.Memory)
 	limit := p.DisplayLimit(pick.DefaultTolerance().Display)
 	out.Tolerate.DisplayBy, out.Tolerate.DisplayRaise, out.Tolerate.DisplayCut = limit.By, limit.Raise, limit.Cut
 	h.said.rules = &out

@@ -99,6 +99,9 @@ func (q *query) tooMuch(u *unit, others, display processSet, unseen gpu.Bytes, r
 	case o != nil:
 		return o
 	case others.known > tolerate.Memory || others.vague && !readable && !q.lookAway(u):
+		if tolerate.MemoryCut != "" && !others.vague {
+			return q.inUse(others, "; "+tolerate.MemoryCut)
+		}
 		return q.orLookAway(u, q.inUse(others, ""))
 	case young >= 0:
 		return q.inUse(processSet{ps: others.ps[young : young+1]}, ", which has just started")

@@ -20,10 +20,11 @@ import (
 //     where its users find it
 //   - a share goes first to devices that carry shares already, so that whole devices stay free for others
 //   - with a memory need, the smallest device comes first: all that are eligible suffice
+//   - a device that drives no display: there the job has all of the memory, and neither slows the other
 //   - jobs are spread, idle devices first, while no job waits and at least a quarter of the devices are idle and free;
 //     otherwise they are packed, onto the device with the least sufficient free memory. --place forces one of the two
 //   - the cooler device, then the one that this user had last
-//   - the highest index, because GPU 0 often drives the display
+//   - the highest index, because GPU 0 often drives a display that nothing reports
 //
 // Several devices are chosen as a set: first the fewest that are far weaker, then the fewest devices in use, then the most that the job had before, then the
 // fewest models, then (shares) the fewest without shares, then (spread) the fewest busy ones, then the best worst link
@@ -42,7 +43,7 @@ type rule struct {
 }
 
 func (q *query) rules() []rule {
-	rules := []rule{classRule(), q.useRule(), hadRule(), shareRule(), q.sizeRule()}
+	rules := []rule{classRule(), q.useRule(), hadRule(), shareRule(), q.sizeRule(), q.screenRule()}
 	switch {
 	case q.spec.MIG != "":
 		rules = append(rules, q.sliceRule())
@@ -91,6 +92,15 @@ func hadRule() rule {
 		compare: func(a, b *unit) int { return -cmp.Compare(ordinal(a.had), ordinal(b.had)) },
 		won:     func(_, b *unit) string { return fmt.Sprintf("the job had it before, unlike %s", b.label) },
 		lost:    func(_, b *unit) string { return fmt.Sprintf("the job had %s before", b.label) },
+	}
+}
+
+func (q *query) screenRule() rule {
+	isLit := func(u *unit) bool { return u.mig == nil && q.screen(u.id()).IsLit() }
+	return rule{
+		compare: func(a, b *unit) int { return cmp.Compare(ordinal(isLit(a)), ordinal(isLit(b))) },
+		won:     func(_, b *unit) string { return fmt.Sprintf("drives no display, unlike %s", b.label) },
+		lost:    func(_, b *unit) string { return fmt.Sprintf("drives a display, unlike %s", b.label) },
 	}
 }
 

@@ -55,6 +55,7 @@ type Tolerance struct {
 	YoungerThan time.Duration // a process younger than this may be about to grow, so the device is not idle
 	Utilization float64       // 0..1; above this the device is not idle
 
+	MemoryCut    string // that a higher value of Memory does not count, in words; "" there is none
 	DisplayBy    string // what says Display: "tolerate.display in /etc/gpuard/config.yaml"; "" gpuard itself
 	DisplayRaise string // how it is raised, in words; "" by the machine's file
 	DisplayCut   string // that a higher value does not count, in words; "" there is none

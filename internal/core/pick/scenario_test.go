@@ -471,6 +471,8 @@ func (s *scenario) readPlace(word, value string) bool {
 		size, rest, _ := strings.Cut(value, " by=")
 		s.in.Tolerate.Display = bytes(size)
 		s.in.Tolerate.DisplayBy, s.in.Tolerate.DisplayCut, _ = strings.Cut(rest, " cut=")
+	case "memory-cut":
+		s.in.Tolerate.MemoryCut = value
 	case "kept":
 		s.in.Kept = map[gpu.UUID]job.Ticket{}
 		for _, name := range strings.Split(value, ",") {

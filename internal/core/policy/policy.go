@@ -231,10 +231,28 @@ func (p Policy) DisplayLimit(base gpu.Bytes) (l DisplayLimit) {
 		case *said < base:
 			base, l.By, l.Raise = *said, key, "raise "+key
 		case *said > base:
-			l.Cut = fmt.Sprintf("the %s of %s do not count, since only the machine's file may raise it", *said, key)
+			l.Cut = cutText(*said, key)
 		}
 	}
 	return l
+}
+
+// MemoryCut says which higher value of tolerate.memory does not count, and why; "" there is none.
+func (p Policy) MemoryCut(base gpu.Bytes) (cut string) {
+	for _, f := range p {
+		switch said := f.Tolerate.Memory; {
+		case said == nil:
+		case f.Machine, *said < base:
+			base = *said
+		case *said > base:
+			cut = cutText(*said, "tolerate.memory in "+prose.Clean(f.Path))
+		}
+	}
+	return cut
+}
+
+func cutText(said gpu.Bytes, key string) string {
+	return fmt.Sprintf("the %s of %s do not count, since only the machine's file may raise it", said, key)
 }
 
 func either[T gpu.Bytes | float64](base, said *T, counts bool) *T {

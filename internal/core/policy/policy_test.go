@@ -149,3 +149,21 @@ func TestDisplayLimit(t *testing.T) {
 		}
 	}
 }
+
+func TestMemoryCut(t *testing.T) {
+	says := func(isMachine bool, size gpu.Bytes) *File {
+		return &File{Path: "/f.yaml", Machine: isMachine, Tolerate: Tolerance{Memory: &size}}
+	}
+	const cut = "the 2 GiB of tolerate.memory in /f.yaml do not count, since only the machine's file may raise it"
+	for _, c := range []struct {
+		policy Policy
+		want   string
+	}{
+		{nil, ""}, {Policy{says(true, 2*gpu.GiB)}, ""}, {Policy{says(false, 2*gpu.GiB)}, cut}, {Policy{says(false, gpu.MiB)}, ""},
+		{Policy{says(true, 2*gpu.GiB), says(false, gpu.GiB)}, ""}, {Policy{says(true, gpu.GiB), says(false, 2*gpu.GiB)}, cut},
+	} {
+		if got := c.policy.MemoryCut(256 * gpu.MiB); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.policy, got, c.want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/run"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/prompt"
 	"gpuard/internal/core/prose"
@@ -78,7 +79,7 @@ func (p *Program) showError(cmd *cobra.Command, f *failure.Coded) {
 	switch {
 	case errors.As(f.Err, &shown):
 	case p.wantsJSON(cmd):
-		answer := failed{SchemaOf(cmd), f.Err.Error(), exit.Remedy(f.Err), f.Code}
+		answer := failed{SchemaOf(cmd), f.Err.Error(), remedyFor(cmd, f.Err), f.Code}
 		if isRefusal {
 			_ = p.failJSON(cmd, refused{answer, refusal.Never, append([]job.Reason{}, refusal.Reasons...)})
 			return
@@ -91,13 +92,26 @@ func (p *Program) showError(cmd *cobra.Command, f *failure.Coded) {
 		p.alert(cmd, f.Err, strings.ReplaceAll(text.String(), "gpuard: ", ""))
 	default:
 		say := p.language.Translate
-		text, r := SafeText(say(f.Err.Error())), SafeText(say(exit.Remedy(f.Err)))
+		text, r := SafeText(say(f.Err.Error())), SafeText(say(remedyFor(cmd, f.Err)))
 		fmt.Fprintln(p.Err, "gpuard: "+text)
 		if r != "" {
 			fmt.Fprintln(p.Err, "gpuard: "+r)
 		}
 		p.alert(cmd, f.Err, strings.TrimSuffix(text+"\n"+r, "\n"))
 	}
+}
+
+// remedyFor is what to do about an error of a command. One that has flags for it can do without a GPU.
+func remedyFor(cmd *cobra.Command, err error) string {
+	text := exit.Remedy(err)
+	var none *gpu.Unavailable
+	if cpu := cmd.Flags().Lookup("cpu"); !errors.As(err, &none) || none.Cause != gpu.NoDevice || cpu == nil || cpu.Hidden {
+		return text
+	}
+	if cmd.Flags().Lookup("fallback") == nil {
+		return "run without one: --cpu; " + text
+	}
+	return "run without one: --cpu; or --fallback cpu, which takes a GPU where there is one; " + text
 }
 
 // Refuse writes a refusal, and the defaults that may have caused it.

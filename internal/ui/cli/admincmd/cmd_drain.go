@@ -30,7 +30,7 @@ func Drain(p *cli.Program) *cobra.Command {
 users see the reason, so give one. A second drain replaces the reason of the
 first. Only root, or the owner of the folder with the leases, can drain. gpuard
 undrain puts the GPU into use again.`,
-		Example: `  sudo gpuard drain 2 --reason "the fan is broken, exchange on Monday"
+		Example: `  sudo gpuard drain 2 --reason "fan broken, replaced on Monday"
   sudo gpuard drain 0,1`,
 		Args: someGPUs,
 		RunE: func(cmd *cobra.Command, args []string) error {
