@@ -22,7 +22,10 @@ func TestPolicyTimeOfProcess(t *testing.T) {
 	defer sleeper.Process.Kill() //nolint:errcheck // it may be gone
 	g.says(g.by(alice, "reserve", "--pid", strconv.Itoa(sleeper.Process.Pid), "--device", "2"), 0, "GPU 2 ",
 		", until process "+strconv.Itoa(sleeper.Process.Pid)+" ends, ", ` at the latest (policy: rule "short" (`+g.file()+":2))")
+	g.says(g.by(alice, "reserve", "--pid", strconv.Itoa(sleeper.Process.Pid), "--device", "2"), 0, "already holds lease ", " at the latest (policy: a rule)")
 	contains(t, g.says(g.by(bob, "status", "--json"), 0).out, `"until": "2`)
+	lease := g.living()[0].ID
+	g.says(g.by(alice, "cancel", lease), 1, "was not started by gpuard; to give the lease back: gpuard release "+lease)
 	g.says(g.by(bob, "run", "--no-wait", "--device", "2", "--", "true"), 120, "leased as ")
 	g.says(g.by(bob, "run", "--wait=30s", "--device", "2", "--", "true"), 0)
 	select {

@@ -77,7 +77,7 @@ func TestQueueScriptHints(t *testing.T) {
 	state, dir := stateFolder(t), t.TempDir()
 	for text, hint := range map[string]string{
 		"#!/bin/sh\n# GPUARD --gpus 2\n":         "line 2 is not read",
-		"#!/bin/sh\n#SBATCH --gres=gpu:2 -p x\n": " count here as --gpus=2; these have no effect here: -p x\n",
+		"#!/bin/sh\n#SBATCH --gres=gpu:2 -p x\n": " count as --gpus=2; these have no effect: -p x\n",
 		"#!/bin/sh\n#GPUARD --cpu\n# gpuards\n":  "",
 		"#GPUARD --cpu\ntrue\n":                  "",
 	} {

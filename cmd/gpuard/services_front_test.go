@@ -264,7 +264,7 @@ func TestUpAllWait(t *testing.T) {
 	same(t, "reserve", held.code, 0)
 	got := s.run("up", "-d")
 	same(t, "exit while all wait", got.code, 1)
-	contains(t, got.err, "cannot bring up web, tool yet: nothing runs, all wait; each starts by itself when it can, gpuard ps says on what it waits, gpuard down ends the waiting")
+	contains(t, got.err, "cannot bring up web, tool yet: waiting; what waits starts by itself when it can, gpuard ps says for what it waits; to end that: gpuard down web tool")
 	var lease struct{ Lease string }
 	if err := json.Unmarshal([]byte(held.out), &lease); err != nil {
 		t.Fatal(err)

@@ -326,7 +326,7 @@ func TestCondaMaskBeside(t *testing.T) {
 	c := condaHome(t)
 	hooks := filepath.Join(c.env("train"), "etc/conda/activate.d")
 	writeFile(t, filepath.Join(hooks, "env_vars.sh"), "export CUDA_VISIBLE_DEVICES=1\n", 0)
-	writeFile(t, filepath.Join(hooks, "other.sh"), "export MY_DEV=1 # CUDA_VISIBLE_DEVICES\n", 0)
+	writeFile(t, filepath.Join(hooks, "other.sh"), "# export CUDA_VISIBLE_DEVICES=1\nexport MY_CUDA_VISIBLE_DEVICES=1\necho CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES\n", 0)
 	got := c.setup("train", "--device", "0")
 	flat := strings.Join(strings.Fields(got.out+got.err), " ")
 	contains(t, flat, "env_vars.sh sets CUDA_VISIBLE_DEVICES too, so that gpuard chooses only among those GPUs: take the line out")

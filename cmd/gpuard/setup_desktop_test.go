@@ -371,7 +371,7 @@ func TestSetupDesktopWithoutEntry(t *testing.T) {
 	contains(t, string(text), "Type=Application\n", "Name=sim (GPU 0)\n", "Terminal=false\n", ` run --alert --device=0 --no-wait -- `+filepath.Join(bin, "argv")+` --gui "a b"`+"\n")
 	for words, want := range map[string]string{
 		"sim2":            "for a program that has none: gpuard setup desktop sim2 -- PROGRAM",
-		"sim2 -- nowhere": "no program of the menu has that name, and for one that has none: ",
+		"sim2 -- nowhere": "no program of the menu has that name, so the first word behind -- is taken for the program: ",
 	} {
 		if got := run(t, menu(t, home, bin, strings.Fields(words)...)); got.code == 0 || !strings.Contains(got.err, want) {
 			t.Errorf("%s: %+v", words, got)

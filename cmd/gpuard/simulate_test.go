@@ -117,6 +117,8 @@ func TestSimulateBadTraces(t *testing.T) {
 		head + good + "2026-01-31 08:00:00\n":      "line 3: it has 1 columns",
 		head + "2026-01-31 08:00:00,60,0\n":        "it has no job on a GPU: 1 jobs without a GPU are left out",
 		head + "2026-01-31 08:00:00,60,-1\n":       "line 2: -1 GPUs are outside",
+		head + "2026-01-31 08:00:00,1:00:00,1\n":   `line 2: duration \"1:00:00\" is not a number of seconds`,
+		head + "2026-01-31 08:00:00,60m,1\n":       `line 2: duration \"60m\" is not a number of seconds`,
 		head + "2026-01-31 08:00:00,60,1" + "\x00": `line 2: num_gpus \"1\\x00\" is not a whole number`,
 	} {
 		got := ask(text)

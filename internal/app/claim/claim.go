@@ -291,13 +291,25 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 	if err != nil && mine == nil && q.foundReady() {
 		wakeQueue(host, q, folder, boot)
 	}
+	return lease, q.sayMore(err, now)
+}
+
+// sayMore is a refusal with the names of users in it, and with a lease of this shell that is over: its mask may be what hides
+// other devices. Any other error stays as it is.
+func (q *request) sayMore(err error, now time.Time) error {
 	var refusal *job.Refusal
-	if errors.As(err, &refusal) && q.queue.nameOwners(host.Names) { // the same answer, with names in it
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	if q.queue.nameOwners(q.host.Names) {
 		if _, named := q.decide(q.view.Held, q.view.Last, now); named != nil {
 			err = named
 		}
 	}
-	return lease, err
+	if note := q.lostLease(q.view.Held); note.Text != "" && errors.As(err, &refusal) {
+		refusal.Remedy += "; " + note.Text + ", and the mask of this shell may be from it: add --any"
+	}
+	return err
 }
 
 // readTrees finds which processes belong to shared leases and to the lease that this request is inside of. It walks

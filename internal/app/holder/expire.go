@@ -29,10 +29,7 @@ func expire(process int, folder *store.Folder, lease job.Lease, until string, gr
 		return false
 	}
 	if lease.Apart {
-		if folder.Release(lease, lease.Boot) == nil {
-			_ = quotawatch.Tell(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: its GPUs may be another job's from now on\n")
-		}
-		return true
+		return releaseInTime(process, folder, lease, grace, done)
 	}
 	_ = quotawatch.Tell(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: ending the command\n")
 	tree := map[int]uint64{} // everything that was ever seen in it: process ids, and when each began
@@ -67,6 +64,21 @@ func expire(process int, folder *store.Folder, lease job.Lease, until string, gr
 		force = time.Now().After(late)
 	}
 	containers()
+	return true
+}
+
+// releaseInTime gives a lease back whose time is over, again and again where that fails, and says so on the terminal of its process,
+// which goes on. It returns false when that has ended before.
+func releaseInTime(process int, folder *store.Folder, lease job.Lease, pause time.Duration, done <-chan struct{}) bool {
+	for folder.Release(lease, lease.Boot) != nil {
+		select {
+		case <-done:
+			return false
+		case <-time.After(pause):
+		}
+	}
+	_ = quotawatch.Tell(process, lease.PID, "gpuard: the time of lease "+lease.ID+" is over: what still runs on its GPUs without a lease of its own may meet another job there. "+
+		"For new ones in its shell: eval \"$(gpuard reserve --shell --any)\"\n")
 	return true
 }
 

@@ -24,15 +24,15 @@ func Complete(ctx context.Context, host *machine.Host, spec *job.Spec, all bool,
 		}
 	}
 	if err == nil && percent > 0 {
-		spec.Share, err = partOf(ctx, host, *spec, percent)
+		spec.Share, err = sizeOfPart(ctx, host, *spec, percent)
 	}
 	return err
 }
 
-// partOf is so many per cent of what a GPU can promise as shares, in whole MiB, so that two halves fit one GPU. All GPUs that
+// sizeOfPart is so many per cent of what a GPU can promise as shares, in whole MiB, so that two halves fit one GPU. All GPUs that
 // spec could be given must agree on it; 1 MiB where there is none, so that the refusal says why.
-func partOf(ctx context.Context, host *machine.Host, spec job.Spec, percent int) (gpu.Bytes, error) {
-	spec.Share = 0
+func sizeOfPart(ctx context.Context, host *machine.Host, spec job.Spec, percent int) (gpu.Bytes, error) {
+	spec.Share = gpu.MiB // any that a rule permits
 	m, servers, err := findServers(ctx, host, spec)
 	if err != nil {
 		return 0, err

@@ -94,6 +94,9 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 	var had *claim.AlreadyHeld
 	if errors.As(err, &had) && had.Same {
 		h := &Holding{Schema: reserveSchema, Lease: had.Lease.ID, PID: pid, Plan: had.Plan, Already: true}
+		if up, err := host.Proc.Uptime(); err == nil && had.Lease.Until > 0 {
+			h.Limit, h.Until = "a rule", new(time.Now().Add(time.Duration(had.Lease.Until)-up).Truncate(time.Second))
+		}
 		h.Variables = visible.ForJob(host.Env, h.Lease, had.Plan, claim.FormOfIDs(spec, had.Plan), had.Machine)
 		if had.Plan.Share > 0 && had.Plan.Quota != job.MPS { // what leads through MPS was set when the lease was made
 			h.Variables = append(h.Variables, quota.Settings(host.Env, had.Plan.Share, claim.LargestMemory(had.Machine, had.Plan), nil)...)
@@ -128,7 +131,7 @@ func startHolder(host *machine.Host, d *claim.Decision, pidfd *os.File, h *Holdi
 	if err != nil {
 		return err
 	}
-	if rule := limits.Longest(); rule != nil && d.Held.Lease.Parent == "" { // inside of a lease the rules have spoken
+	if rule := limits.Longest(); rule != nil {
 		lease, err := d.Folder.Entrust(d.Held.Lease, h.PID, d.Held.Lease.Start, rule.Time)
 		if err != nil {
 			return err

@@ -55,7 +55,7 @@ func TestSleeperThatIsJustStarting(t *testing.T) {
 			show("cmdline", arguments)
 			show("stat", string(stat))
 		})
-		wakeSleeper(&machine.Host{Proc: proc.New(root)}, job.Lease{PID: sleeper.Process.Pid, Start: own.Start, Apart: true, Until: int64(time.Hour)})
+		wakeSleeper(&machine.Host{Proc: proc.New(root)}, job.Lease{PID: sleeper.Process.Pid, Start: own.Start, Apart: true, Until: int64(time.Hour), Time: time.Hour})
 		if begun.Stop() {
 			t.Fatal("it has not waited for the arguments")
 		}

@@ -29,7 +29,7 @@ func Both(nvidia, amd Reader, noGPU func() bool) Reader {
 			err = &gpu.Unavailable{
 				Cause:  gpu.NoDevice,
 				Text:   "cannot find a GPU: this machine has none of NVIDIA or AMD",
-				Remedy: "if there is one, the machine does not show it",
+				Remedy: "no such device is visible on the PCI bus",
 			}
 		}
 		return m, err

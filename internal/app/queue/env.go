@@ -42,7 +42,7 @@ func ofShell(env visible.Env) visible.Env {
 			vars = append(vars, visible.Var{Name: v.Name, Unset: true})
 		}
 	}
-	for _, name := range []string{"GPUARD_LEASE", "GPUARD_JOB", "GPUARD_ARRAY_TASK", mark, "GPUARD_SWEEP_RUN", "GPUARD_SWEEP_DIR"} {
+	for _, name := range []string{"GPUARD_LEASE", "GPUARD_JOB", "GPUARD_ARRAY_TASK", "SLURM_ARRAY_TASK_ID", mark, "GPUARD_SWEEP_RUN", "GPUARD_SWEEP_DIR"} {
 		vars = append(vars, visible.Var{Name: name, Unset: true})
 	}
 	return env.With(vars)

@@ -137,7 +137,8 @@ func prepare(d *desks, w *runs.Work, run int) (start runs.Start, err error) {
 		}
 	}
 	if j.Task != nil {
-		env = append(env, "GPUARD_ARRAY_TASK="+fmt.Sprint(*j.Task))
+		task := fmt.Sprint(*j.Task)
+		env = append(env, "GPUARD_ARRAY_TASK="+task, "SLURM_ARRAY_TASK_ID="+task) // scripts for Slurm read the second
 	}
 	limits, err := kept(filepath.Join(dir, envFolder), j.Limits)
 	if err != nil {

@@ -29,7 +29,7 @@ func CommandGone(host *machine.Host, l job.Lease) bool {
 // continued soon.
 func Unattended(host *machine.Host, folder *store.Folder, l job.Lease, late bool) job.Lease {
 	if l.Namespace != host.Proc.Namespace() {
-		return withoutStopped(l)
+		return withoutProof(l)
 	}
 	if !CommandGone(host, l) {
 		return l
@@ -79,12 +79,12 @@ func withoutEnding(host *machine.Host, holders []job.Blocker, late bool) []job.B
 // mostExit is how long the kernel may take to end a process that holds no device.
 const mostExit = time.Second
 
-// withoutStopped forgets which processes that keep a lease are stopped: in another PID namespace their numbers are those of
-// other processes here, so that nobody may be told to continue them.
-func withoutStopped(l job.Lease) job.Lease {
+// withoutProof forgets which processes that keep a lease are stopped, and when they began: in another PID namespace their
+// numbers are those of other processes here, so that nobody may be told to continue or to end them.
+func withoutProof(l job.Lease) job.Lease {
 	l.HeldBy = slices.Clone(l.HeldBy)
 	for i := range l.HeldBy {
-		l.HeldBy[i].Stopped = false
+		l.HeldBy[i].Stopped, l.HeldBy[i].Start = false, 0
 	}
 	return l
 }

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -65,7 +66,7 @@ func (c Conda) Wish() (Wish, error) {
 	if active, _ := c.Host.Env.Lookup("CONDA_PREFIX"); active == dir {
 		w.Notes = append(w.Notes, "the environment is active: it gets its GPUs when it is activated the next time")
 	}
-	w.Notes = append(w.Notes, masksBeside(filepath.Join(dir, "etc", "conda", "activate.d"))...)
+	w.Notes = append(w.Notes, nameMasks(filepath.Join(dir, "etc", "conda", "activate.d"))...)
 	switch {
 	case c.Lease:
 		w.Notes = append(w.Notes, "when nothing is free at that moment, the environment sees no GPU and says how to try again")
@@ -77,20 +78,20 @@ func (c Conda) Wish() (Wish, error) {
 	return w, nil
 }
 
-// masksBeside names the other hooks of a folder that set a mask: that of gpuard, which runs after them, chooses only among what
+// maskAssignment is a line of a shell that sets which GPUs are visible.
+var maskAssignment = regexp.MustCompile(`(?m)^[ \t]*(?:export[ \t]+)?((?:CUDA|HIP|ROCR)_VISIBLE_DEVICES)=`)
+
+// nameMasks names the other hooks of a folder that set a mask: that of gpuard, which runs after them, chooses only among what
 // they leave visible, and nobody may take it away when the environment is left.
-func masksBeside(folder string) (notes []string) {
+func nameMasks(folder string) (notes []string) {
 	names, _ := files.Names(folder, ".sh")
 	for _, name := range names {
 		text, err := files.Read(filepath.Join(folder, name))
 		if err != nil || strings.HasPrefix(name, "~~gpuard") {
 			continue
 		}
-		for _, variable := range []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"} {
-			if strings.Contains(string(text.Content), variable+"=") {
-				notes = append(notes, filepath.Join(folder, name)+" sets "+variable+" too, so that gpuard chooses only among those GPUs: take the line out")
-				break
-			}
+		if found := maskAssignment.FindSubmatch(text.Content); found != nil {
+			notes = append(notes, filepath.Join(folder, name)+" sets "+string(found[1])+" too, so that gpuard chooses only among those GPUs: take the line out")
 		}
 	}
 	return notes

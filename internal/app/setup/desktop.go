@@ -138,11 +138,11 @@ func (d Desktop) original() (path string, content []byte, err error) {
 		}
 		return path, text.Content, nil
 	}
+	if near := d.similarIDs(); len(near) > 0 {
+		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: is it %s? A program that has none needs a name that is in no other", d.id(), strings.Join(near, " or "))}
+	}
 	if len(d.More) == 0 {
-		remedy := "gpuard setup desktop takes the name of a file in /usr/share/applications, or its path"
-		if near := d.similarIDs(); len(near) > 0 {
-			remedy = "is it " + strings.Join(near, " or ") + "?"
-		}
+		const remedy = "gpuard setup desktop takes the name of a file in /usr/share/applications, or its path"
 		return "", nil, &exit.Usage{Text: fmt.Sprintf("cannot find a desktop entry %s: %s; for a program that has none: gpuard setup desktop %s -- PROGRAM", d.id(), remedy, shellquote.Sh(d.id()))}
 	}
 	program, err := launch.Find(d.More[0])
@@ -150,7 +150,7 @@ func (d Desktop) original() (path string, content []byte, err error) {
 		program, err = filepath.Abs(program)
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("cannot set up %s: no program of the menu has that name, and for one that has none: %w", d.id(), err)
+		return "", nil, fmt.Errorf("cannot set up %s: no program of the menu has that name, so the first word behind -- is taken for the program: %w", d.id(), err)
 	}
 	return "", []byte("[Desktop Entry]\nType=Application\nName=" + desktop.Text(d.id()) + "\nExec=" + desktop.Word(program) + "\nTerminal=false\n"), nil
 }

@@ -43,7 +43,7 @@ func onnxBuild() Check {
 		if k.Name != "onnxruntime" && k.Name != "ort-nightly" {
 			kind = "a build for other devices than the GPUs here"
 		}
-		return []Finding{{Severity: Warning, Seen: k.Name + " " + k.Version + " is " + kind, Why: "models run on the CPU, also where the program asks for a GPU of this machine", Do: swap(p, k.Name, fitting(s, fit[0]))}}
+		return []Finding{{Severity: Warning, Seen: k.Name + " " + k.Version + " is " + kind, Why: "models run on the CPU, also where the program asks for a GPU of this machine", Do: swapFitting(s, p, k.Name, fit[0])}}
 	})}
 }
 
@@ -61,23 +61,29 @@ func tensorflowBuild() Check {
 		if !found || !cpuBuild(p, "tensorflow") || !has(s, gpu.NVIDIA) {
 			return nil
 		}
-		return []Finding{{Severity: Warning, Seen: "tensorflow-cpu " + k.Version + " uses the CPU alone, as its name says", Why: "programs that use it work on the CPU", Do: swap(p, "tensorflow-cpu", fitting(s, "tensorflow[and-cuda]"))}}
+		return []Finding{{Severity: Warning, Seen: "tensorflow-cpu " + k.Version + " uses the CPU alone, as its name says", Why: "programs that use it work on the CPU", Do: swapFitting(s, p, "tensorflow-cpu", "tensorflow[and-cuda]")}}
 	})}
 }
 
-// namedForCPU are packages that are the build for the CPU alone, by name, and how the one for NVIDIA's GPUs is had.
-func namedForCPU() [][2]string {
-	return [][2]string{
-		{"faiss-cpu", "conda install -c pytorch -c nvidia faiss-gpu, after pip uninstall faiss-cpu"},
-		{"paddlepaddle", "pip uninstall paddlepaddle, then the line for paddlepaddle-gpu of https://www.paddlepaddle.org.cn/en/install/quick"},
-		{"mxnet", "pip uninstall mxnet, then pip install mxnet-cu112, the last release: the project ended in 2023"},
+// namedBuild is a package that is the build for the CPU alone by its name, and those for NVIDIA's GPUs.
+type namedBuild struct {
+	cpu string
+	gpu []string
+	do  string // how the first is replaced, but in an environment of conda
+}
+
+func namedBuilds() []namedBuild {
+	return []namedBuild{
+		{"faiss-cpu", []string{"faiss-gpu", "faiss-gpu-cu11", "faiss-gpu-cu12"}, "conda has it: conda install -c pytorch -c nvidia faiss-gpu, in an environment of its own; PyPI has builds of others, such as faiss-gpu-cu12"},
+		{"paddlepaddle", []string{"paddlepaddle-gpu"}, "pip uninstall paddlepaddle, then the line for paddlepaddle-gpu of https://www.paddlepaddle.org.cn/en/install/quick"},
+		{"mxnet", []string{"mxnet-cu102", "mxnet-cu110", "mxnet-cu112"}, "pip uninstall mxnet, then pip install mxnet-cu112, the last release: the project ended in 2023"},
 	}
 }
 
 func buildByName() Check {
 	var names []string
-	for _, one := range namedForCPU() {
-		names = append(names, one[0])
+	for _, one := range namedBuilds() {
+		names = append(names, one.cpu)
 	}
 	page := Page{
 		Code: "build-by-name", Title: "A library is the build for the CPU by its name",
@@ -86,22 +92,22 @@ func buildByName() Check {
 		From: []string{"facebookresearch/faiss: INSTALL.md", "https://www.paddlepaddle.org.cn/en/install/quick", "https://mxnet.apache.org/versions/1.9.1/get_started"},
 	}
 	return Check{Page: page, Look: withDevices(page.Code, "no library is for the CPU by name", names, func(s hostinfo.Site, p hostinfo.Python) (found []Finding) {
-		for _, one := range namedForCPU() {
-			k, is := installed(p, one[0])
-			_, also := installed(p, one[0]+"-gpu")
-			if is && !also && !byConda(p, one[0]) && has(s, gpu.NVIDIA) {
-				found = append(found, Finding{Severity: Info, Seen: k.Name + " " + k.Version + " uses the CPU alone, as its name says", Why: "programs that use it work on the CPU", Do: one[1]})
+		for _, one := range namedBuilds() {
+			k, is := installed(p, one.cpu)
+			hasGPU := slices.ContainsFunc(one.gpu, func(name string) bool { _, is := installed(p, name); return is })
+			if is && !hasGPU && !byConda(p, one.cpu) && has(s, gpu.NVIDIA) {
+				found = append(found, Finding{Severity: Info, Seen: k.Name + " " + k.Version + " uses the CPU alone, as its name says", Why: "programs that use it work on the CPU", Do: one.do})
 			}
 		}
 		return found
 	})}
 }
 
-// fitting is what pip is to install of a package so that the driver and all GPUs here can run it: the newest release, or
-// the last one for an older CUDA.
-func fitting(s hostinfo.Site, requirement string) string {
+// swapFitting says how pip replaces a package by a build that the driver and all GPUs here can run: the newest release, or the
+// last one for an older CUDA. With a driver that runs none it says so.
+func swapFitting(s hostinfo.Site, p hostinfo.Python, out, requirement string) string {
 	name, extra, _ := strings.Cut(requirement, "[")
-	isNewest := true
+	isNewest, fits := true, false
 	for _, cuda := range []string{"13", "12", "11"} {
 		last := compat.LastFor(name, cuda)
 		if last == "" {
@@ -109,20 +115,23 @@ func fitting(s hostinfo.Site, requirement string) string {
 		}
 		runs, known := compat.DriverRuns(driverVersion(s), cuda)
 		needs, _ := compat.Package(name, last)
-		tooOld := func(d gpu.Device) bool {
+		isTooOld := func(d gpu.Device) bool {
 			return needs.Lowest != nil && d.Compute != nil && !d.Compute.AtLeast(*needs.Lowest)
 		}
-		if known && (!runs || slices.ContainsFunc(nvidias(s), tooOld)) {
+		if known && (!runs || slices.ContainsFunc(nvidias(s), isTooOld)) {
 			isNewest = false
 			continue
 		}
-		if !isNewest {
+		if fits = true; !isNewest {
 			requirement += "==" + last + ".*"
 		}
 		break
 	}
-	if extra != "" || strings.Contains(requirement, "=") {
-		return "'" + requirement + "'"
+	if !fits && !isNewest {
+		return "update the NVIDIA driver first: no release of " + name + " runs with this one and these GPUs"
 	}
-	return requirement
+	if extra != "" || strings.Contains(requirement, "=") {
+		requirement = "'" + requirement + "'"
+	}
+	return swap(p, out, requirement)
 }

@@ -43,8 +43,14 @@ func Of(d gpu.Device, processes []gpu.Process) Screen {
 	return s
 }
 
-// IsLit reports whether the device drives a display, as far as is known: a screen shows what it draws, or a server is on it.
-func (s Screen) IsLit() bool { return s.active != nil && *s.active || s.served }
+// IsLit reports whether the device drives a display: a screen shows what it draws or, where the driver does not say, a server is
+// on it. Xorg keeps some memory on every device, also on those that drive none.
+func (s Screen) IsLit() bool {
+	if s.active != nil {
+		return *s.active
+	}
+	return s.served
+}
 
 // Serves reports whether a process serves the display: a server or compositor, what else the session draws with, and a
 // browser of the session, which drivers list as computing, too.

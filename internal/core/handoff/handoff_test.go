@@ -255,7 +255,8 @@ func TestLimits(t *testing.T) {
 
 // TestMemoryByName: where no feature of the site is large enough, the smallest model whose name says that it is.
 func TestMemoryByName(t *testing.T) {
-	place := policy.Slurm{Types: map[string]string{"NVIDIA H100 80GB HBM3": "h100", "NVIDIA A100-SXM4-40GB": "a100", "NVIDIA H200 NVL 141GB": "h200", "Tesla T4": "t4", "1g.10gb": "slice"}}
+	place := policy.Slurm{Types: map[string]string{"NVIDIA H100 80GB HBM3": "h100", "NVIDIA A100-SXM4-40GB": "a100", "NVIDIA H200 NVL 141GB": "h200", "Tesla T4": "t4", "1g.10gb": "slice",
+		"NVIDIA A40 48GB": "mixed", "NVIDIA A16": "mixed", "NVIDIA GH200 480GB": "gh200"}}
 	for size, want := range map[gpu.Bytes]string{30: "--gpus-per-node=a100:2\n", 60: "--gpus-per-node=h100:2\n", 79: "--gpus-per-node=h100:2\n", 80: "--gpus-per-node=h200:2\n", 200: ""} {
 		w := Work{Spec: job.Spec{Command: []string{"true"}, GPUs: 2, Memory: size * gpu.GiB}, ID: "1"}
 		out, err := Write(Slurm, w, place)

@@ -60,7 +60,7 @@ func directives(w *Work, site policy.Slurm) []string {
 	case w.Spec.Model != "":
 		kind = strings.Join(types(w, site), "")
 	case w.Spec.Memory > 0 && len(enough) == 0:
-		kind = roomyType(w, site)
+		kind = findRoomyType(w, site)
 	}
 	if kind != "" {
 		kind += ":"

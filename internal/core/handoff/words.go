@@ -128,24 +128,32 @@ func features(w *Work, site policy.Slurm) []string {
 	return found
 }
 
-// roomyType is the gres type of the smallest model of slurm.types that has the memory by its name, such as NVIDIA
-// A100-SXM4-80GB; "" where a model is asked for, or none has it.
-func roomyType(w *Work, site policy.Slurm) string {
-	kind, least := "", gpu.Bytes(0)
-	for _, name := range slices.Sorted(maps.Keys(site.Types)) {
-		size := memoryInName(name)
-		if w.Spec.Model == "" && w.Spec.MIG == "" && size >= w.Spec.Memory && (kind == "" || size < least) {
-			kind, least = site.Types[name], size
+// findRoomyType is the gres type of the smallest models of slurm.types that have the memory by their names, such as NVIDIA
+// A100-SXM4-80GB; a type that may also be a smaller model is none. "" where a model is asked for, or none has it.
+func findRoomyType(w *Work, site policy.Slurm) string {
+	if w.Spec.Model != "" || w.Spec.MIG != "" {
+		return ""
+	}
+	least := map[string]gpu.Bytes{} // of each type, the memory of its smallest model
+	for name, kind := range site.Types {
+		if size, known := least[kind]; !known || readMemory(name) < size {
+			least[kind] = readMemory(name)
 		}
 	}
-	return kind
+	found := ""
+	for _, kind := range slices.Sorted(maps.Keys(least)) {
+		if least[kind] >= w.Spec.Memory && (found == "" || least[kind] < least[found]) {
+			found = kind
+		}
+	}
+	return found
 }
 
-// memoryInName is what a model surely has by its name, of "NVIDIA A100-SXM4-80GB" 79.2 GiB: it reports 81559 MiB. 0 where
-// the name has no size.
-func memoryInName(model string) gpu.Bytes {
+// readMemory is what a model has by its name, of "NVIDIA A100-SXM4-80GB" 79.2 GiB: it reports 81559 MiB. 0 where the name has no
+// size, or that of the processor's memory (GH200 480GB).
+func readMemory(model string) gpu.Bytes {
 	found := regexp.MustCompile(`(?i)(?:^|[ -])([0-9]{1,4}) ?GB\b`).FindStringSubmatch(model)
-	if found == nil {
+	if found == nil || strings.Contains(model, "GH200") {
 		return 0
 	}
 	n, _ := strconv.Atoi(found[1])

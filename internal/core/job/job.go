@@ -242,8 +242,18 @@ type Lease struct {
 	Load   *float64  `json:"-"` // mean of the measured utilisation, 0..1; nil: not measured
 }
 
-// IsReservation reports whether the lease is for a time, without a command: of the leases without one only those have an end.
-func (l Lease) IsReservation() bool { return l.Apart && l.Until > 0 }
+// IsReservation reports whether the lease is for a time, which was asked for, and not for a process: such a one is without a command,
+// too, and a rule may end it.
+func (l Lease) IsReservation() bool { return l.Apart && l.Until > 0 && l.Time > 0 }
+
+// FreesAt is when its devices are certainly free, by CLOCK_BOOTTIME (ns); 0 unknown. When a rule ends the lease of a process,
+// that goes on, and may use them still.
+func (l Lease) FreesAt() int64 {
+	if l.Apart && !l.IsReservation() {
+		return 0
+	}
+	return l.Until
+}
 
 // Due is the moment at which the lease is over if it lasts for most, by CLOCK_BOOTTIME (ns).
 func (l Lease) Due(most time.Duration) int64 { return l.SinceBoot + int64(most) }

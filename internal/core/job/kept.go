@@ -1,8 +1,11 @@
 package job
 
 import (
+	"slices"
 	"strconv"
 	"time"
+
+	"gpuard/internal/core/gpu"
 )
 
 // Kept describes a lease that outlives its command and waits for the next start of the same command (--keep-while).
@@ -31,12 +34,16 @@ func (l *Lease) Stuck() *Blocker {
 	return nil
 }
 
-// KillText is the command that ends those processes on its devices that still hold a lease, such as a server's engine that
-// survived it; isThere tells which are there. Giving the lease back would not free their memory. "" where there is none.
-func (l *Lease) KillText(isThere func(pid int) bool) string {
+// KillText is the command that ends those processes of m that still hold a lease whose command has ended, such as a server's
+// engine that survived it: giving the lease back would not free their memory. It names only processes that are proven to
+// be the holders: of the lease's user, on its devices, and begun when the holder did. "" where there is none.
+func (l *Lease) KillText(m gpu.Machine) string {
 	text := ""
 	for _, b := range l.HeldBy {
-		if l.Ended && isThere(b.PID) {
+		isHolder := func(p gpu.Process) bool {
+			return p.PID == b.PID && p.Start == b.Start && p.UID != nil && *p.UID == l.UID && l.holdsProcess(m, p)
+		}
+		if l.Ended && b.Start != 0 && slices.ContainsFunc(m.Processes, isHolder) {
 			text += " " + strconv.Itoa(b.PID)
 		}
 	}
@@ -44,6 +51,12 @@ func (l *Lease) KillText(isThere func(pid int) bool) string {
 		return ""
 	}
 	return "kill" + text
+}
+
+// holdsProcess reports whether a process is on a device of the lease, or on a slice of one.
+func (l *Lease) holdsProcess(m gpu.Machine, p gpu.Process) bool {
+	d, _, found := m.Find(p.GPU)
+	return l.Holds(p.GPU) || found && l.Holds(d.UUID)
 }
 
 // OfKernel means, as the file of --keep-while, the connection file of a Jupyter kernel, which is among its arguments. A

@@ -1,17 +1,37 @@
 package job
 
-import "testing"
+import (
+	"testing"
 
-// TestKillText: only processes on the devices of a lease whose command has ended are to be ended: a shell in tmux is none.
+	"gpuard/internal/core/gpu"
+)
+
+// TestKillText: only what is proven to hold the lease, and uses its devices, is to be ended: not a shell in tmux, not another
+// user's process that has the number now, not one on another device, and none of another PID namespace, whose start is
+// not known here.
 func TestKillText(t *testing.T) {
-	held := []Blocker{{PID: 7, Command: "EngineCore"}, {PID: 8, Command: "EngineCore"}, {PID: 9, Command: "tmux"}}
-	onDevice := func(pid int) bool { return pid < 9 }
-	for want, l := range map[string]Lease{"kill 7 8": {Ended: true, HeldBy: held}, "": {HeldBy: held}} {
-		if got := l.KillText(onDevice); got != want {
-			t.Errorf("%+v: %q, want %q", l, got, want)
-		}
+	alice, bob := uint32(1000), uint32(1001)
+	l := Lease{UID: alice, Ended: true, Devices: []gpu.UUID{"GPU-1"}, HeldBy: []Blocker{{PID: 7, Start: 70}, {PID: 8, Start: 80}, {PID: 9, Start: 90}, {PID: 10}}}
+	engine := gpu.Process{PID: 7, Start: 70, UID: &alice, GPU: "GPU-1"}
+	changed := func(change func(*gpu.Process)) gpu.Process {
+		p := engine
+		change(&p)
+		return p
 	}
-	if l := (Lease{Ended: true, HeldBy: held[2:]}); l.KillText(onDevice) != "" {
-		t.Error(l.KillText(onDevice))
+	for name, c := range map[string]struct {
+		p    gpu.Process
+		want string
+	}{
+		"the engine":                {engine, "kill 7"},
+		"the number of another one": {changed(func(p *gpu.Process) { p.Start = 71 }), ""},
+		"of another user":           {changed(func(p *gpu.Process) { p.UID = &bob }), ""},
+		"of nobody known":           {changed(func(p *gpu.Process) { p.UID = nil }), ""},
+		"on another device":         {changed(func(p *gpu.Process) { p.GPU = "GPU-2" }), ""},
+		"start not known":           {changed(func(p *gpu.Process) { p.PID, p.Start = 10, 0 }), ""},
+	} {
+		m := gpu.Machine{Devices: []gpu.Device{{UUID: "GPU-1"}, {UUID: "GPU-2"}}, Processes: []gpu.Process{c.p}}
+		if got := l.KillText(m); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
 	}
 }

@@ -125,7 +125,7 @@ func (q *query) overLimits() *job.Refusal {
 		}
 		return refuse(q.demand(), r, fmt.Sprintf("at most %s of a GPU", r.Memory), fmt.Sprintf("ask for less (%s %s)", flag, typed(r.Memory)))
 	}
-	if r := limits.Longest(); r != nil && q.spec.Timeout > r.Time {
+	if r := q.in.Limits.Longest(); r != nil && q.spec.Timeout > r.Time { // also inside of a lease: else its end would not be one
 		return refuse(fmt.Sprintf("%s for %s", q.demand(), DurationText(q.spec.Timeout)), r, fmt.Sprintf("it for at most %s", DurationText(r.Time)), fmt.Sprintf("ask for less time (--timeout %s)", DurationText(r.Time)))
 	}
 	return nil

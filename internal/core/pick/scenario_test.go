@@ -257,6 +257,8 @@ func (s *scenario) readProcess(f []string) error {
 		switch key {
 		case "pid":
 			p.PID = atoi(value)
+		case "start":
+			p.Start = uint64(atoi(value))
 		case "user":
 			p.User = value
 			p.UID = map[string]*uint32{"alice": new(uint32(1000)), "bob": new(uint32(1001)), "root": new(uint32(0))}[value]
@@ -320,7 +322,7 @@ func (s *scenario) readHeld(f []string) error {
 			}
 			l.Since = now.Add(-d)
 		case "ended":
-			l.Ended, l.HeldBy = true, []job.Blocker{{PID: atoi(value), User: l.User, Command: "tmux"}}
+			l.Ended, l.HeldBy = true, []job.Blocker{{PID: atoi(value), Start: 5, User: l.User, Command: "tmux"}}
 		case "share":
 			l.Share, l.Quota = bytes(value), job.Watch
 		case "quota":

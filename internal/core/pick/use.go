@@ -113,10 +113,7 @@ func (q *query) heldBy(all []job.Lease) (*obstacle, []job.Blocker) {
 	o := &obstacle{code: "leased", text: strings.Join(texts, "; also "), remedy: "wait until " + strings.Join(ends, " and "), lease: by[0].ID}
 	if first := by[0]; first.Ended && first.Awaited(q.in.Now).IsZero() {
 		o.remedy = fmt.Sprintf("end lease %s (gpuard release %[1]s)", first.ID)
-		isThere := func(pid int) bool {
-			return slices.ContainsFunc(q.m.Processes, func(p gpu.Process) bool { return p.PID == pid })
-		}
-		if kill := first.KillText(isThere); kill != "" {
+		if kill := first.KillText(*q.m); kill != "" && !elsewhere(first.Namespace, q.in.Namespace) {
 			o.remedy = fmt.Sprintf("end what is left of lease %s there (%s)", first.ID, kill)
 		}
 		if p := first.Stuck(); p != nil && !elsewhere(first.Namespace, q.in.Namespace) {

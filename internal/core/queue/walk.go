@@ -114,8 +114,8 @@ func (q *Input) ancestors(id string) []string {
 // for plans of that user; where nothing is said, or it has passed, the enforced end counts.
 func (q *Input) endOf(l job.Lease) end {
 	e := end{certain: never, guessed: never, share: l.Share}
-	if l.Until > q.Boot {
-		e.certain = l.Until
+	if at := l.FreesAt(); at > q.Boot {
+		e.certain = at
 	}
 	if l.SinceBoot > 0 && l.SinceBoot <= q.Boot {
 		e.guessed = min(q.Boot+(q.Boot-l.SinceBoot), e.certain)

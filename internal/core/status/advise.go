@@ -19,10 +19,10 @@ func (s *Report) Advise(m gpu.Machine, leases []job.Lease, uid uint32) {
 		if j >= 0 {
 			d.Remedy = pick.Cure(m, m.Devices[j], pick.Context{Now: s.Now, UID: uid})
 		}
-		advise(d.Leases, d.Processes, leases, uid)
+		advise(d.Leases, m, leases, uid)
 		for k := range d.MIG {
 			d.MIG[k].Remedy = d.Remedy
-			advise(d.MIG[k].Leases, d.MIG[k].Processes, leases, uid)
+			advise(d.MIG[k].Leases, m, leases, uid)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (d *Device) using(lease map[int]string, around []Lease) {
 	}
 }
 
-func advise(shown []Lease, on []Process, leases []job.Lease, uid uint32) {
+func advise(shown []Lease, m gpu.Machine, leases []job.Lease, uid uint32) {
 	for i := range shown {
 		l := &shown[i]
 		j := slices.IndexFunc(leases, func(o job.Lease) bool { return o.ID == l.ID })
@@ -74,10 +74,7 @@ func advise(shown []Lease, on []Process, leases []job.Lease, uid uint32) {
 			continue
 		}
 		do := "end it: gpuard release " + l.ID
-		isThere := func(pid int) bool {
-			return slices.ContainsFunc(on, func(p Process) bool { return p.PID == pid })
-		}
-		if kill := leases[j].KillText(isThere); kill != "" {
+		if kill := leases[j].KillText(m); kill != "" {
 			do = "end what is left of it: " + kill
 		}
 		if p := leases[j].Stuck(); p != nil {

@@ -54,7 +54,7 @@ func (w Where) atPath(path string) (Place, error) {
 		return Place{}, errors.New(reason(err))
 	}
 	if !w.folder(path) {
-		if slices.Contains([]string{".yml", ".yaml", ".txt", ".toml"}, filepath.Ext(path)) {
+		if ext := filepath.Ext(path); ext == ".yml" || ext == ".yaml" {
 			return Place{}, errors.New("this file says what an environment is made of: gpuard lint looks at it, and doctor at the folder of an environment")
 		}
 		if !w.program(path) {

@@ -21,7 +21,7 @@ type Asked struct {
 // (https://slurm.schedmd.com/sbatch.html, "Description"). Of an option that is there twice the last counts. The error
 // names the line.
 func Script(text string) (a Asked, err error) {
-	flags := map[string]string{}
+	asked := &request{flags: map[string]string{}}
 	number := 0
 	for line := range strings.Lines(text) {
 		number++
@@ -43,33 +43,62 @@ func Script(text string) (a Asked, err error) {
 		}
 		for len(words) > 0 {
 			written := words[0]
-			name, value, given := optionOf(written)
+			name, value, given := splitOption(written)
 			words = words[1:]
 			if !given && len(words) > 0 && !strings.HasPrefix(words[0], "-") {
 				value, written, words = words[0], written+" "+words[0], words[1:]
 			}
-			if err := a.read(flags, name, value, written); err != nil {
+			if err := asked.read(name, value, written); err != nil {
 				return a, fmt.Errorf("line %d: cannot read %s: %w", number, written, err)
 			}
 		}
 	}
-	for _, name := range []string{"gpus", "model", "array", "timeout", "name"} {
-		if value, set := flags[name]; set {
+	a.Without = asked.without
+	asked.finish(&a)
+	return a, nil
+}
+
+// request is what the options have said so far.
+type request struct {
+	flags     map[string]string
+	gpus      int  // of the job, or of each task
+	isPerTask bool // gpus
+	isCounted bool // gpus were asked for
+	tasks     int
+	without   []string
+}
+
+// finish makes the flags.
+func (r *request) finish(a *Asked) {
+	if r.isCounted && r.isPerTask {
+		r.gpus *= max(1, r.tasks)
+	}
+	switch {
+	case r.isCounted && r.gpus == 0:
+		a.Flags = append(a.Flags, "--cpu")
+		delete(r.flags, "model")
+	case r.isCounted:
+		a.Flags = append(a.Flags, "--gpus="+strconv.Itoa(r.gpus))
+	}
+	for _, name := range []string{"model", "array", "timeout", "name"} {
+		if value, set := r.flags[name]; set {
 			a.Flags = append(a.Flags, "--"+name+"="+value)
 		}
 	}
-	return a, nil
+	if r.flags["hold"] != "" {
+		a.Flags = append(a.Flags, "--hold")
+	}
 }
 
 // errComment ends the words of a line.
 var errComment = errors.New("a comment")
 
-// optionOf splits a word into the long name of an option and its value.
-func optionOf(word string) (name, value string, given bool) {
+// splitOption splits a word into the long name of an option and its value.
+func splitOption(word string) (name, value string, given bool) {
 	if long, isLong := strings.CutPrefix(word, "--"); isLong {
 		return strings.Cut(long, "=")
 	}
-	long := map[string]string{"-G": "gpus", "-N": "nodes", "-a": "array", "-t": "time", "-J": "job-name", "-n": "ntasks"}
+	long := map[string]string{"-G": "gpus", "-N": "nodes", "-a": "array", "-t": "time", "-J": "job-name", "-n": "ntasks", "-d": "dependency", "-b": "begin", "-H": "hold"}
 	if len(word) < 2 {
 		return word, "", true
 	}
@@ -79,47 +108,53 @@ func optionOf(word string) (name, value string, given bool) {
 	return name, strings.TrimPrefix(word[2:], "="), len(word) > 2
 }
 
-// read adds what one option means here.
-func (a *Asked) read(flags map[string]string, name, value, written string) error {
+// read adds what one option means here. What holds a job back and has no counterpart is refused: without it the job would
+// start at once.
+func (r *request) read(name, value, written string) (err error) {
 	switch name {
 	case "gpus", "gpus-per-node", "gpus-per-task", "gres":
-		count, model, err := gpusOf(name, value)
-		if err != nil || count == 0 {
-			a.Without = append(a.Without, written)
+		count, model, found, err := gpusOf(name, value)
+		if err != nil {
 			return err
 		}
-		flags["gpus"] = strconv.Itoa(count)
-		if delete(flags, "model"); model != "" {
-			flags["model"] = "*" + model + "*"
+		if !found {
+			r.without = append(r.without, written)
+			return nil
+		}
+		r.gpus, r.isCounted, r.isPerTask = count, true, name == "gpus-per-task"
+		if delete(r.flags, "model"); model != "" {
+			r.flags["model"] = "*" + strings.ReplaceAll(model, "_", "*") + "*"
 		}
 	case "array":
-		numbers, err := arrayOf(value)
-		if err != nil {
-			return err
-		}
-		flags["array"] = numbers
+		r.flags["array"], err = readArray(value)
 	case "time":
-		limit, err := Limit(value)
-		if err != nil {
-			return err
-		}
-		if limit > 0 {
-			flags["timeout"] = shortest(limit)
+		var limit time.Duration
+		if limit, err = Limit(value); limit > 0 {
+			r.flags["timeout"] = shortest(limit)
 		}
 	case "job-name":
-		flags["name"] = value
+		if r.flags["name"] = value; value == "" {
+			return errors.New("its value is empty; write a name, or leave it out")
+		}
+	case "hold":
+		r.flags["hold"] = "yes"
 	case "nodes":
 		if least, _, _ := strings.Cut(value, "-"); least != "1" {
-			return errors.New("this is one machine; hand the script to Slurm: sbatch, or ask for one node")
+			return errors.New("a job of gpuard is on one machine; ask for one node, or give the script to sbatch itself")
 		}
+	case "dependency", "begin":
+		return errors.New("gpuard knows other jobs only by its own numbers, and no time of day; write gpuard submit --after N, or --hold")
 	case "ntasks", "ntasks-per-node":
-		if value != "1" {
-			a.Without = append(a.Without, written)
+		if r.tasks, err = strconv.Atoi(value); err != nil || r.tasks < 1 {
+			return errors.New("write a number, such as 4")
+		}
+		if r.tasks > 1 {
+			r.without = append(r.without, written)
 		}
 	default:
-		a.Without = append(a.Without, written)
+		r.without = append(r.without, written)
 	}
-	return nil
+	return err
 }
 
 // shortest writes a time without the parts that are zero at its end: 36h, 90m is 1h30m.
@@ -134,8 +169,9 @@ func shortest(d time.Duration) string {
 	return text
 }
 
-// gpusOf reads "2", "a100:2" and, of gres, "gpu", "gpu:2", "gpu:a100:2", also among others: "gpu:2,nvme:100G". 0: no GPU.
-func gpusOf(option, value string) (count int, model string, err error) {
+// gpusOf reads "2", "a100:2" and, of gres, "gpu", "gpu:2", "gpu:a100:2", also among others: "gpu:2,nvme:100G". found says that
+// there are GPUs among them.
+func gpusOf(option, value string) (count int, model string, found bool, err error) {
 	for item := range strings.SplitSeq(value, ",") {
 		parts := strings.Split(item, ":")
 		if option == "gres" {
@@ -150,19 +186,21 @@ func gpusOf(option, value string) (count int, model string, err error) {
 				one, parts = number, parts[:n-1]
 			}
 		}
-		if len(parts) > 1 || one < 0 || len(parts) == 0 && option != "gres" && item == "" {
-			return 0, "", errors.New("write a number of GPUs, such as 2 or a100:2")
-		}
-		if len(parts) == 1 {
+		switch {
+		case len(parts) > 1 || one < 0 || item == "":
+			return 0, "", false, errors.New("write a number of GPUs, such as 2 or a100:2")
+		case found:
+			return 0, "", false, errors.New("a job of gpuard has GPUs of one type; write one")
+		case len(parts) == 1:
 			model = parts[0]
 		}
-		count += one
+		count, found = one, true
 	}
-	return count, model, nil
+	return count, model, found, nil
 }
 
-// arrayOf is --array as gpuard has it: without steps such as 0-15:4.
-func arrayOf(text string) (string, error) {
+// readArray is --array as gpuard has it: without steps such as 0-15:4.
+func readArray(text string) (string, error) {
 	list, limit, limited := strings.Cut(text, "%")
 	var words []string
 	for word := range strings.SplitSeq(list, ",") {
@@ -175,7 +213,7 @@ func arrayOf(text string) (string, error) {
 		first, err := strconv.Atoi(from)
 		last, err2 := strconv.Atoi(to)
 		by, err3 := strconv.Atoi(step)
-		if err := errors.Join(err, err2, err3); err != nil || by < 1 || last-first > 100_000 {
+		if err := errors.Join(err, err2, err3); err != nil || by < 1 || last < first || last-first > 100_000 {
 			return "", errors.New("write numbers, such as 0-3, 1,5,9 or 0-15:4")
 		}
 		for n := first; n <= last; n += by {

@@ -21,6 +21,10 @@ func TestScript(t *testing.T) {
 		"--partition=gpu --mem=40G -c 8 # as the admins say": "| --partition=gpu --mem=40G -c 8",
 		"--array=0-15:4%2":                                   "--array=0,4,8,12%2",
 		"--job-name='two words' --ntasks=4":                  "--name=two words | --ntasks=4",
+		"--gres=gpu:0":                                       "--cpu",
+		"--ntasks=4 --gpus-per-task=1":                       "--gpus=4 | --ntasks=4",
+		"--gres=gpu:nvidia_a100-sxm4-80gb:1":                 "--gpus=1 --model=*nvidia*a100-sxm4-80gb*",
+		"--hold -G1":                                         "--gpus=1 --hold",
 		"--exclusive":                                        "| --exclusive",
 		"--time=UNLIMITED":                                   "",
 	} {
@@ -34,11 +38,16 @@ func TestScript(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"--nodes=2":      "line 2: cannot read --nodes=2: this is one machine",
-		"--gpus=many:2:": "line 2: cannot read --gpus=many:2:: write a number of GPUs",
-		"--time=soon":    "line 2: cannot read --time=soon: write a time",
-		"--array=a-b:2":  "line 2: cannot read --array=a-b:2: write numbers",
-		"-J 'x":          "line 2: ",
+		"--nodes=2":               "line 2: cannot read --nodes=2: a job of gpuard is on one machine",
+		"--gpus=many:2:":          "line 2: cannot read --gpus=many:2:: write a number of GPUs",
+		"--time=soon":             "line 2: cannot read --time=soon: write a time",
+		"--array=a-b:2":           "line 2: cannot read --array=a-b:2: write numbers",
+		"--array=4-2:1":           "line 2: cannot read --array=4-2:1: write numbers",
+		"--gpus=a100:2,v100:1":    "line 2: cannot read --gpus=a100:2,v100:1: a job of gpuard has GPUs of one type",
+		"--dependency=afterok:47": "line 2: cannot read --dependency=afterok:47: gpuard knows other jobs only by its own numbers",
+		"--begin now+1hour":       "line 2: cannot read --begin now+1hour: gpuard knows",
+		"-J":                      "line 2: cannot read -J: its value is empty",
+		"-J 'x":                   "line 2: ",
 	} {
 		if _, err := Script("#!/bin/bash\n#SBATCH " + text + "\n"); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -250,8 +251,8 @@ func formatOf(head string) (*format, columns, error) {
 
 // seconds reads a number of seconds.
 func seconds(name, text string) (time.Duration, error) {
-	var value float64
-	if _, err := fmt.Sscan(text, &value); err != nil || value != value || value > 1e9 || value < -1e9 {
+	value, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil || value != value || value > 1e9 || value < -1e9 {
 		return 0, fmt.Errorf("%s %q is not a number of seconds", name, brief(text))
 	}
 	return time.Duration(value * float64(time.Second)), nil

@@ -201,9 +201,15 @@ func unknownFlag(cmd *cobra.Command, name string) error {
 		return errors.New(what + "; doctor explains the codes of both: gpuard doctor --why CODE")
 	case name == "time" && cmd.Flags().Lookup("expect") != nil:
 		return errors.New(what + "; a limit, which ends it: --timeout 12h; your estimate of how long it takes: --expect 12h")
+	case name == "partition" && cmd.Flags().Lookup("queue") != nil:
+		return errors.New(what + "; did you mean --queue?")
+	case name == "gres" && cmd.Flags().Lookup("gpus") != nil:
+		return errors.New(what + "; did you mean --gpus 2?")
+	case name == "cpus-per-task" || name == "account":
+		return errors.New(what + "; what is Slurm's own is said to sbatch: gpuard export slurm … | sbatch --" + name + "=…")
 	case name == "nodes" || name == "nnodes":
 		return errors.New(what + "; a job of gpuard is on one machine; how several nodes work together: docs/how-to/distributed.md")
-	case slices.Contains([]string{"volume", "mount", "pull-secret", "cpus"}, name) && cmd.Flags().Lookup("image") != nil:
+	case slices.Contains([]string{"volume", "mount", "pull-secret", "cpus"}, name) && strings.HasPrefix(cmd.Name(), "kubernetes"):
 		return errors.New(what + "; what only your cluster knows is laid over the job by kubectl patch: docs/how-to/kubernetes.md")
 	case name == "lease" && cmd.Name() == "env":
 		return errors.New(what + "; a lease for this shell, with its variables: " + EvalLine(""))

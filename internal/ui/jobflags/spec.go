@@ -82,7 +82,7 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 	if number, isPart := strings.CutSuffix(s.share, "%"); isPart {
 		var err error
 		if percent, err = strconv.Atoi(strings.TrimSpace(number)); err != nil || percent < 1 || percent > 100 {
-			return job.Spec{}, fmt.Errorf("cannot read --share %q: write a part of a GPU from 1%% to 100%%, or a size such as 8G", s.share)
+			return job.Spec{}, fmt.Errorf("cannot read --share %q: write whole per cent of a GPU from 1%% to 100%%, such as --share 50%%, or a size such as 8G", s.share)
 		}
 		flags.share = "1M" // until the GPUs are read
 	}

@@ -4,6 +4,7 @@ package projectfile
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -84,6 +85,9 @@ func checkService(s *service.Service, defaults *policy.File) *diagnostic.One {
 		_ = cmd.Flags().Set("log", s.Name)
 	}
 	err := flagset.RefuseEmpty(cmd)
+	if share := cmd.Flags().Lookup("share").Value.String(); err == nil && strings.HasSuffix(share, "%") {
+		err = fmt.Errorf("cannot read --share %q: a part of a GPU is only known on a command line; write a size, such as 8G", share)
+	}
 	if err == nil {
 		_, _, err = o.Parse(trial, cmd, []string{s.Name})
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -61,7 +62,7 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, path string) error {
 	if foreign != "" {
 		_ = p.Tell(foreign)
 	}
-	if err := readSlurmLines(p, asked, path, string(text[:n])); err != nil {
+	if err := readSlurmLines(p, cmd, asked, path, string(text[:n])); err != nil {
 		return err
 	}
 	asked.Flags().Visit(func(f *pflag.Flag) {
@@ -78,16 +79,20 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, path string) error {
 
 // readSlurmLines sets flags that the #SBATCH lines of a script ask for, and says which of these lines have no effect here. Lines
 // of gpuard count more.
-func readSlurmLines(p *cli.Program, asked *cobra.Command, path, text string) error {
+func readSlurmLines(p *cli.Program, cmd, asked *cobra.Command, path, text string) error {
 	flags, without, err := remote.SlurmLines(text)
 	if err != nil {
 		return fmt.Errorf("cannot read %s, %w", path, err)
 	}
 	var set []string
+	said := flagsSaid(cmd, asked)
 	for _, flag := range flags {
 		name, value, _ := strings.Cut(strings.TrimPrefix(flag, "--"), "=")
-		if asked.Flags().Changed(name) {
+		if said[name] {
 			continue
+		}
+		if name == "cpu" || name == "hold" {
+			value = "true"
 		}
 		if err := asked.Flags().Set(name, value); err != nil {
 			return fmt.Errorf("cannot read the #SBATCH lines of %s: %w", path, err)
@@ -96,15 +101,30 @@ func readSlurmLines(p *cli.Program, asked *cobra.Command, path, text string) err
 	}
 	var says []string
 	if len(set) > 0 {
-		says = append(says, "count here as "+shellquote.Words(shellquote.Sh, set...))
+		says = append(says, "count as "+shellquote.Words(shellquote.Sh, set...))
 	}
 	if len(without) > 0 {
-		says = append(says, "have no effect here: "+strings.Join(without, ", "))
+		says = append(says, "have no effect: "+strings.Join(without, ", "))
 	}
 	if len(says) > 0 {
 		_ = p.Tell("the #SBATCH lines of " + path + " " + strings.Join(says, "; these "))
 	}
 	return nil
+}
+
+// flagsSaid are the flags that the command line or a line of gpuard has. Of those about which GPUs one replaces all.
+func flagsSaid(by ...*cobra.Command) map[string]bool {
+	said := map[string]bool{}
+	for _, c := range by {
+		c.Flags().Visit(func(f *pflag.Flag) { said[f.Name] = true })
+	}
+	which := []string{"gpus", "model", "cpu", "device", "mig"}
+	if slices.ContainsFunc(which, func(name string) bool { return said[name] }) {
+		for _, name := range which {
+			said[name] = true
+		}
+	}
+	return said
 }
 
 // almost reports whether a comment looks like flags of gpuard.

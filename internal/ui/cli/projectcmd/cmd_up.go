@@ -27,7 +27,8 @@ named: then it handles only these and their dependencies.
 Shows what they write until all have ended; Ctrl-C ends them, dependents first,
 and Ctrl-C again kills them. With -d they run in the background: see gpuard ps,
 logs, restart and down. If gpuard itself is killed they keep running, and the
-next gpuard up -d finds them again.
+next gpuard up -d finds them again. Where all that was asked for has to wait
+for a GPU, up -d says so and ends with 1.
 
 A gpuard.yaml that is found here or above runs only if it, and every folder up
 to it, belongs to you or root and no other user can write it. Another user's

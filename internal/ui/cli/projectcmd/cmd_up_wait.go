@@ -256,7 +256,7 @@ func outcome(view *services.View, which func(*services.Row) bool) error {
 		}
 		return fmt.Errorf("%s; gpuard ps says why, gpuard logs what they wrote", text)
 	case len(waiting) > 0 && good == 0:
-		return fmt.Errorf("cannot bring up %s yet: nothing runs, all wait; each starts by itself when it can, gpuard ps says on what it waits, gpuard down ends the waiting", someOf(waiting))
+		return fmt.Errorf("cannot bring up %s yet: waiting; what waits starts by itself when it can, gpuard ps says for what it waits; to end that: gpuard down %s", someOf(waiting), strings.Join(waiting[:min(len(waiting), 8)], " "))
 	}
 	return nil
 }
