@@ -38,6 +38,14 @@ func haste() machine.Times {
 		Drift: 4 * moment, Minute: driftMinute, Reach: 500 * time.Millisecond, Pause: moment, Overdue: 300 * time.Millisecond, Slow: 10 * moment, Again: 75 * moment, Join: 1500 * time.Millisecond, Poll: 5 * moment}
 }
 
+// orderly is the hasty program for tests of the order: on a busy machine the first in line may get no processor for a while, and
+// is not passed over for that.
+func orderly() {
+	w := haste()
+	w.Overdue = time.Minute
+	os.Exit(start("/", w))
+}
+
 // strict is the program that soon does what a share asks for.
 func strict() {
 	w := haste()

@@ -16,6 +16,7 @@ import (
 func TestQueueOrder(t *testing.T) {
 	t.Parallel()
 	l := newJobLine(t, 1)
+	l.program = "orderly"
 	order := filepath.Join(l.marks, "order")
 	note := func(name string) []string { return []string{"--", "sh", "-c", "echo " + name + " >>" + order} }
 	stop := filepath.Join(l.marks, "stop")
@@ -48,6 +49,7 @@ func TestQueueOrder(t *testing.T) {
 func TestQueueBehindMany(t *testing.T) {
 	t.Parallel()
 	l := newJobLine(t, 1)
+	l.program = "orderly"
 	order, stop := filepath.Join(l.marks, "order"), filepath.Join(l.marks, "stop")
 	same(t, "submit", run(t, l.submitting("--", "sh", "-c", "while ! test -e "+stop+"; do sleep 0.1; done")).code, 0)
 	eventually(t, "the first runs", func() bool { q := l.queue(); return len(q) == 1 && q[0].State == queue.Running })
@@ -77,6 +79,7 @@ func TestQueueBehindMany(t *testing.T) {
 func TestQueueArray(t *testing.T) {
 	t.Parallel()
 	l := newJobLine(t, 4)
+	l.program = "orderly"
 	live := filepath.Join(l.marks, "live")
 	most := filepath.Join(l.marks, "most")
 	if err := os.Mkdir(live, 0o700); err != nil {
@@ -115,6 +118,7 @@ func TestQueueRules(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "root")
 	l := newJobLine(t, 2)
+	l.program = "orderly"
 	config := t.TempDir()
 	writeFile(t, filepath.Join(config, "gpuard", "config.yaml"), "rules:\n  - name: all\n    users: [root]\n    gpus: 1\n    time: 1h\n    queue: 2\n", 0)
 	l.env = append(l.env, "XDG_CONFIG_HOME="+config)

@@ -157,6 +157,7 @@ func TestQueueLog(t *testing.T) {
 func TestQueueShortOnes(t *testing.T) {
 	t.Parallel()
 	l := newJobLine(t, 1)
+	l.program = "orderly"
 	order := filepath.Join(l.marks, "order")
 	note := func(name string) []string {
 		return []string{"--", "sh", "-c", "echo " + name + " >>" + order + "; sleep 0.05"}
