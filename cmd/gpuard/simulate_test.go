@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,22 +128,30 @@ func TestSimulateBadTraces(t *testing.T) {
 	}
 }
 
-// TestSimulateSpeed: the 16,091 jobs of the public trace are replayed by the own rule in at most 5 s of the processors.
+// TestSimulateSpeed: the 16,091 jobs of the public trace are replayed by the own rule in at most five times what the same jobs take
+// in order of their arrival, which needs hardly more than to read them. Another machine, or one that does other things
+// beside it, is slower at both; the best of three tries counts.
 func TestSimulateSpeed(t *testing.T) {
 	if raced {
 		t.Skip("the race detector takes time of its own")
 	}
 	trace := filepath.Join(gate.Traces(t), "philly_11cb48.csv.gz")
-	state, speed := stateFolder(t), pace.Start(t)
-	most, took := 5*time.Second, time.Hour
-	for try := 0; try < 3 && took > most; try++ {
-		cmd := program(t, state, nil, "simulate", "--gpus", "16", "--time-guess", "rough", "--place", "packed", "--json", trace)
+	state := stateFolder(t)
+	replay := func(policy string) time.Duration {
+		cmd := program(t, state, nil, "simulate", "--gpus", "16", "--time-guess", "rough", "--place", "packed", "--policy", policy, "--json", trace)
 		got := run(t, cmd)
 		same(t, "code", got.code, 0)
 		contains(t, got.out, `"jobs": 16091`)
-		took, most = cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime(), speed.Scale(5*time.Second)
+		return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 	}
-	if t.Logf("16,091 jobs take %v of the processors", took); took > most {
-		t.Errorf("16,091 jobs take %v of the processors, at most %v", took, most)
+	const most = 5
+	best := math.Inf(1)
+	for range 3 {
+		arrival, own := replay("fifo"), replay("own")
+		t.Logf("16,091 jobs take %v of the processors, in order of their arrival %v", own, arrival)
+		if best = min(best, own.Seconds()/arrival.Seconds()); best <= most {
+			return
+		}
 	}
+	t.Errorf("16,091 jobs take %.1f times what they take in order of their arrival, at most %d", best, most)
 }
