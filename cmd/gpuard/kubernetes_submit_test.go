@@ -182,8 +182,14 @@ func TestSubmitKubernetesUnsure(t *testing.T) {
 		t.Errorf("submit: %+v", got)
 	}
 	for range 2 { // the second time by its name
-		if jobs, troubles := k.jobs("queue"); len(jobs) != 1 || jobs[0].State != queue.Running || !strings.HasPrefix(jobs[0].ID, "train-") || jobs[0].Place != "lab/team" || jobs[0].Node != "gpu-b" {
-			t.Errorf("queue: %+v, %+v", jobs, troubles)
+		var jobs []queue.Entry
+		var troubles []queue.Trouble
+		eventually(t, "the cluster has answered in time", func() bool { // queue waits for it a few seconds, and then says so
+			jobs, troubles = k.jobs("queue")
+			return len(troubles) == 0
+		})
+		if len(jobs) != 1 || jobs[0].State != queue.Running || !strings.HasPrefix(jobs[0].ID, "train-") || jobs[0].Place != "lab/team" || jobs[0].Node != "gpu-b" {
+			t.Errorf("queue: %+v", jobs)
 		}
 	}
 }
