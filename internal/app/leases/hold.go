@@ -94,7 +94,8 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 	var had *claim.AlreadyHeld
 	if errors.As(err, &had) && had.Same {
 		h := &Holding{Schema: reserveSchema, Lease: had.Lease.ID, PID: pid, Plan: had.Plan, Already: true}
-		if up, err := host.Proc.Uptime(); err == nil && had.Lease.Until > 0 {
+		// The end of another lease is that of its command.
+		if up, err := host.Proc.Uptime(); err == nil && had.Lease.Apart && had.Lease.Until > 0 {
 			h.Limit, h.Until = "a rule", new(time.Now().Add(time.Duration(had.Lease.Until)-up).Truncate(time.Second))
 		}
 		h.Variables = visible.ForJob(host.Env, h.Lease, had.Plan, claim.FormOfIDs(spec, had.Plan), had.Machine)

@@ -80,7 +80,7 @@ func withoutEnding(host *machine.Host, holders []job.Blocker, late bool) []job.B
 const mostExit = time.Second
 
 // withoutProof forgets which processes that keep a lease are stopped, and when they began: in another PID namespace their
-// numbers are those of other processes here, so that nobody may be told to continue or to end them.
+// numbers are those of other processes here, and no advice may name them.
 func withoutProof(l job.Lease) job.Lease {
 	l.HeldBy = slices.Clone(l.HeldBy)
 	for i := range l.HeldBy {

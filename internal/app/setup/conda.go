@@ -81,8 +81,8 @@ func (c Conda) Wish() (Wish, error) {
 // maskAssignment is a line of a shell that sets which GPUs are visible.
 var maskAssignment = regexp.MustCompile(`(?m)^[ \t]*(?:export[ \t]+)?((?:CUDA|HIP|ROCR)_VISIBLE_DEVICES)=`)
 
-// nameMasks names the other hooks of a folder that set a mask: that of gpuard, which runs after them, chooses only among what
-// they leave visible, and nobody may take it away when the environment is left.
+// nameMasks names the other hooks of a folder that set a mask. The hook of gpuard runs after them, and chooses only among the GPUs
+// that they leave visible.
 func nameMasks(folder string) (notes []string) {
 	names, _ := files.Names(folder, ".sh")
 	for _, name := range names {

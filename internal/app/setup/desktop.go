@@ -59,7 +59,7 @@ func (d Desktop) Wish() (Wish, error) {
 	if strings.Contains(program, "=") {
 		return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot name %s in a desktop entry: a program may have no = in its path there; install gpuard elsewhere", program)}
 	}
-	source, content, err := d.original()
+	source, content, err := d.findOriginal()
 	if err != nil {
 		return Wish{}, err
 	}
@@ -126,8 +126,8 @@ func (s *Setup) entryFolders() ([]string, error) {
 	return append([]string{own}, s.listed("XDG_DATA_DIRS", []string{"/usr/local/share", "/usr/share"}, "applications")...), err
 }
 
-// original is the entry that is copied, with its path; for a program that has none one is made, and the path is "".
-func (d Desktop) original() (path string, content []byte, err error) {
+// findOriginal is the entry that is copied, with its path; for a program that has none one is made, and the path is "".
+func (d Desktop) findOriginal() (path string, content []byte, err error) {
 	if path, err = d.find(); err != nil {
 		return "", nil, err
 	}

@@ -122,7 +122,8 @@ func swapFitting(s hostinfo.Site, p hostinfo.Python, out, requirement string) st
 			isNewest = false
 			continue
 		}
-		if fits = true; !isNewest {
+		fits = true
+		if !isNewest {
 			requirement += "==" + last + ".*"
 		}
 		break

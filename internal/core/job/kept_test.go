@@ -25,7 +25,7 @@ func TestKillText(t *testing.T) {
 		"the engine":                {engine, "kill 7"},
 		"the number of another one": {changed(func(p *gpu.Process) { p.Start = 71 }), ""},
 		"of another user":           {changed(func(p *gpu.Process) { p.UID = &bob }), ""},
-		"of nobody known":           {changed(func(p *gpu.Process) { p.UID = nil }), ""},
+		"of an unknown user":        {changed(func(p *gpu.Process) { p.UID = nil }), ""},
 		"on another device":         {changed(func(p *gpu.Process) { p.GPU = "GPU-2" }), ""},
 		"start not known":           {changed(func(p *gpu.Process) { p.PID, p.Start = 10, 0 }), ""},
 	} {

@@ -1,6 +1,7 @@
 package shellquote
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -95,3 +96,20 @@ func (s *splitter) doubled() error {
 	}
 	return UnclosedError('"')
 }
+
+// SplitBeforeComment is Split for a line that may end with a comment, and in which nothing else means anything.
+func SplitBeforeComment(line string) ([]string, error) {
+	words, err := Split(line, func(rest string, begins bool) error {
+		if rest[0] == '#' && begins {
+			return errComment
+		}
+		return nil
+	})
+	if errors.Is(err, errComment) {
+		err = nil
+	}
+	return words, err
+}
+
+// errComment ends the words of a line.
+var errComment = errors.New("a comment")

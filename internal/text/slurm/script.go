@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"gpuard/internal/core/pick"
 	"gpuard/internal/core/shellquote"
 )
 
@@ -32,13 +33,8 @@ func Script(text string) (a Asked, err error) {
 		if !ours || rest == "" || rest[0] != ' ' && rest[0] != '\t' {
 			continue
 		}
-		words, err := shellquote.Split(strings.TrimSpace(rest), func(rest string, begins bool) error {
-			if rest[0] == '#' && begins {
-				return errComment
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, errComment) {
+		words, err := shellquote.SplitBeforeComment(strings.TrimSpace(rest))
+		if err != nil {
 			return a, fmt.Errorf("line %d: %w", number, err)
 		}
 		for len(words) > 0 {
@@ -48,13 +44,13 @@ func Script(text string) (a Asked, err error) {
 			if !given && len(words) > 0 && !strings.HasPrefix(words[0], "-") {
 				value, written, words = words[0], written+" "+words[0], words[1:]
 			}
-			if err := asked.read(name, value, written); err != nil {
+			if err := asked.readOption(name, value, written); err != nil {
 				return a, fmt.Errorf("line %d: cannot read %s: %w", number, written, err)
 			}
 		}
 	}
 	a.Without = asked.without
-	asked.finish(&a)
+	asked.makeFlags(&a)
 	return a, nil
 }
 
@@ -68,8 +64,8 @@ type request struct {
 	without   []string
 }
 
-// finish makes the flags.
-func (r *request) finish(a *Asked) {
+// makeFlags makes the flags.
+func (r *request) makeFlags(a *Asked) {
 	if r.isCounted && r.isPerTask {
 		r.gpus *= max(1, r.tasks)
 	}
@@ -90,9 +86,6 @@ func (r *request) finish(a *Asked) {
 	}
 }
 
-// errComment ends the words of a line.
-var errComment = errors.New("a comment")
-
 // splitOption splits a word into the long name of an option and its value.
 func splitOption(word string) (name, value string, given bool) {
 	if long, isLong := strings.CutPrefix(word, "--"); isLong {
@@ -108,12 +101,12 @@ func splitOption(word string) (name, value string, given bool) {
 	return name, strings.TrimPrefix(word[2:], "="), len(word) > 2
 }
 
-// read adds what one option means here. What holds a job back and has no counterpart is refused: without it the job would
+// readOption adds what one option means here. What holds a job back and has no counterpart is refused: without it the job would
 // start at once.
-func (r *request) read(name, value, written string) (err error) {
+func (r *request) readOption(name, value, written string) (err error) {
 	switch name {
 	case "gpus", "gpus-per-node", "gpus-per-task", "gres":
-		count, model, found, err := gpusOf(name, value)
+		count, model, found, err := readGPUs(name, value)
 		if err != nil {
 			return err
 		}
@@ -122,20 +115,26 @@ func (r *request) read(name, value, written string) (err error) {
 			return nil
 		}
 		r.gpus, r.isCounted, r.isPerTask = count, true, name == "gpus-per-task"
-		if delete(r.flags, "model"); model != "" {
+		delete(r.flags, "model")
+		if model != "" {
 			r.flags["model"] = "*" + strings.ReplaceAll(model, "_", "*") + "*"
 		}
 	case "array":
 		r.flags["array"], err = readArray(value)
 	case "time":
-		var limit time.Duration
-		if limit, err = Limit(value); limit > 0 {
-			r.flags["timeout"] = shortest(limit)
+		limit, err := Limit(value)
+		if err != nil {
+			return err
+		}
+		delete(r.flags, "timeout")
+		if limit > 0 {
+			r.flags["timeout"] = pick.DurationText(limit)
 		}
 	case "job-name":
-		if r.flags["name"] = value; value == "" {
+		if value == "" {
 			return errors.New("its value is empty; write a name, or leave it out")
 		}
+		r.flags["name"] = value
 	case "hold":
 		r.flags["hold"] = "yes"
 	case "nodes":
@@ -145,7 +144,8 @@ func (r *request) read(name, value, written string) (err error) {
 	case "dependency", "begin":
 		return errors.New("gpuard knows other jobs only by its own numbers, and no time of day; write gpuard submit --after N, or --hold")
 	case "ntasks", "ntasks-per-node":
-		if r.tasks, err = strconv.Atoi(value); err != nil || r.tasks < 1 {
+		r.tasks, err = strconv.Atoi(value)
+		if err != nil || r.tasks < 1 {
 			return errors.New("write a number, such as 4")
 		}
 		if r.tasks > 1 {
@@ -157,21 +157,9 @@ func (r *request) read(name, value, written string) (err error) {
 	return err
 }
 
-// shortest writes a time without the parts that are zero at its end: 36h, 90m is 1h30m.
-func shortest(d time.Duration) string {
-	text := d.String()
-	if short, cut := strings.CutSuffix(text, "m0s"); cut {
-		text = short + "m"
-	}
-	if short, cut := strings.CutSuffix(text, "h0m"); cut {
-		text = short + "h"
-	}
-	return text
-}
-
-// gpusOf reads "2", "a100:2" and, of gres, "gpu", "gpu:2", "gpu:a100:2", also among others: "gpu:2,nvme:100G". found says that
+// readGPUs reads "2", "a100:2" and, of gres, "gpu", "gpu:2", "gpu:a100:2", also among others: "gpu:2,nvme:100G". found says that
 // there are GPUs among them.
-func gpusOf(option, value string) (count int, model string, found bool, err error) {
+func readGPUs(option, value string) (count int, model string, found bool, err error) {
 	for item := range strings.SplitSeq(value, ",") {
 		parts := strings.Split(item, ":")
 		if option == "gres" {

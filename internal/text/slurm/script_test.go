@@ -26,6 +26,7 @@ func TestScript(t *testing.T) {
 		"--gres=gpu:nvidia_a100-sxm4-80gb:1":                 "--gpus=1 --model=*nvidia*a100-sxm4-80gb*",
 		"--hold -G1":                                         "--gpus=1 --hold",
 		"--exclusive":                                        "| --exclusive",
+		"--time=30 --time=UNLIMITED":                         "",
 		"--time=UNLIMITED":                                   "",
 	} {
 		a, err := Script("#!/bin/bash\n#SBATCH " + text + "\n\npython train.py\n#SBATCH --gpus=9\n")

@@ -1,7 +1,6 @@
 package batchcmd
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -135,13 +134,8 @@ func almost(line string) bool {
 
 // scriptLine reads the flags of one line.
 func scriptLine(asked *cobra.Command, line string) error {
-	words, err := shellquote.Split(line, func(rest string, begins bool) error {
-		if rest[0] == '#' && begins {
-			return errComment
-		}
-		return nil
-	})
-	if err != nil && !errors.Is(err, errComment) {
+	words, err := shellquote.SplitBeforeComment(line)
+	if err != nil {
 		return err
 	}
 	if err := asked.ParseFlags(words); err != nil {
@@ -155,6 +149,3 @@ func scriptLine(asked *cobra.Command, line string) error {
 	}
 	return nil
 }
-
-// errComment ends the words of a line.
-var errComment = errors.New("a comment")
