@@ -231,7 +231,7 @@ func TestServeOutsiders(t *testing.T) {
 	p.write(config + "  outsiders: end\n")
 	eventually(t, "end: its user is told", func() bool { return theirs.shows(yours+threat) == 1 })
 	same(t, "it lives through the grace", lives(mine), true)
-	eventually(t, "end: it is gone", func() bool { return !lives(mine) })
+	eventually(t, "end: it is gone", func() bool { return !lives(mine) }) // at the second try, if the driver did not answer at the first
 	eventually(t, "end: one that ignores the request is gone too", func() bool { return !lives(stubborn) })
 	for _, pid := range []int{mine, stubborn} {
 		eventually(t, "the end is posted", func() bool {

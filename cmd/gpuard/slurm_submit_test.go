@@ -229,7 +229,7 @@ func TestSlurmRefused(t *testing.T) {
 // waiting goes on; one that Slurm has forgotten is unknown and no success.
 func TestSlurmSilent(t *testing.T) {
 	t.Parallel()
-	c := newSubmitter(t, "MinJobAge=2")
+	c := newSubmitter(t, "MinJobAge=20")
 	n := c.number("--", "sleep", "5")
 	c.shows(n, queue.Running, "")
 	c.Halt()
@@ -289,7 +289,10 @@ func TestSlurmDoctor(t *testing.T) {
 	got = c.gpuard("doctor", "--engine", "slurm", "--json")
 	same(t, "exit", got.code, 1)
 	c.Controller(t) // it ends what take has started
-	contains(t, got.out, `"code": "slurm-controller"`, `"severity": "error"`, "Unable to contact slurm controller")
+	contains(t, got.out, `"code": "slurm-controller"`, `"severity": "error"`)
+	if !strings.Contains(got.out, "Unable to contact slurm controller") && !strings.Contains(got.out, "scontrol has not answered within 10s") { // it tries for some seconds itself
+		t.Errorf("it does not say why:\n%s", got.out)
+	}
 	contains(t, c.gpuard("doctor", "--why", "slurm-gres").out, "GresTypes=gpu")
 }
 

@@ -1,4 +1,4 @@
-// Package pace is for tests that limit the time of the processors that something takes. A processor whose core, caches or
+// Package pace is for tests that limit the time that something takes, of the processors or by the clock. A processor whose core, caches or
 // host other programs use does less in the same time; such a limit grows as much as a known piece of work then takes
 // longer.
 //
@@ -27,16 +27,30 @@ const rounds = 3
 // Pace is how fast the processors were at its beginning.
 type Pace struct {
 	t     testing.TB
-	began time.Duration
+	began spent
 }
+
+// spent is what the known work takes: of a processor, and by the clock, which also runs while others have the processors.
+type spent struct{ processor, clock time.Duration }
 
 // Start does the known work once.
 func Start(t testing.TB) *Pace { return &Pace{t, work(t)} }
 
-// Scale returns a limit for what was done since Start: never less than most.
+// Scale returns a limit for the time of the processors that was spent since Start: never less than most.
 func (p *Pace) Scale(most time.Duration) time.Duration {
 	p.t.Helper()
-	slower := max(p.began, work(p.t)).Seconds() / usual.Seconds()
+	return p.scale(most, max(p.began.processor, work(p.t).processor))
+}
+
+// ScaleClock returns a limit for the time that has gone by since Start: never less than most.
+func (p *Pace) ScaleClock(most time.Duration) time.Duration {
+	p.t.Helper()
+	return p.scale(most, max(p.began.clock, work(p.t).clock))
+}
+
+func (p *Pace) scale(most, took time.Duration) time.Duration {
+	p.t.Helper()
+	slower := took.Seconds() / usual.Seconds()
 	if slower <= 1 {
 		return most
 	}
@@ -44,17 +58,16 @@ func (p *Pace) Scale(most time.Duration) time.Duration {
 	return time.Duration(slower * float64(most))
 }
 
-// work is the time of the processor that the known work takes: what Go programs do, with more memory than the nearest
-// caches have.
-func work(t testing.TB) time.Duration {
+// work does the known work: what Go programs do, with more memory than the nearest caches have.
+func work(t testing.TB) spent {
 	t.Helper()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	began := threadTime(t)
+	began, at := threadTime(t), time.Now()
 	for range rounds {
 		once(t)
 	}
-	return threadTime(t) - began
+	return spent{threadTime(t) - began, time.Since(at)}
 }
 
 func once(t testing.TB) {

@@ -138,6 +138,7 @@ func (o *Owner) end(rules policy.Watch, t trend.Trouble) {
 		return
 	}
 	t.Text, t.Level = outcome(p, done, err), policy.Report
+	t.Again = t.Again && !done.Gone // that it could not be ended is posted once, and then its end
 	o.say(rules, t)
 }
 

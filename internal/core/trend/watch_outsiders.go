@@ -2,6 +2,7 @@ package trend
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -41,12 +42,20 @@ func (w *Watch) outsiders(now time.Time, p spot, present map[string]bool) (all [
 		if _, known := w.warned[at]; !known {
 			w.warned[at] = now
 		}
-		if now.Sub(w.warned[at]) >= w.Rules.Grace {
-			t.What, t.Level, t.key, t.kin = Evicted, policy.End, fmt.Sprint("end ", one.PID, " ", one.Start), ""
+		if over := now.Sub(w.warned[at]) - w.Rules.Grace; over >= 0 {
+			t.What, t.Level = Evicted, policy.End
+			t.kin = fmt.Sprint("end ", one.PID, " ", one.Start)
+			t.key = fmt.Sprint(t.kin, " try ", w.triesWithin(over))
 			all = append(all, t)
 		}
 	}
 	return all
+}
+
+// triesWithin is how often an outsider should have been ended by now, that long after its grace: one whose end has failed, as when the
+// driver did not answer, is ended again after 1, 2, 4, 8 … minutes.
+func (w *Watch) triesWithin(over time.Duration) int {
+	return 1 + bits.Len64(uint64(over/w.minutes(1))) //nolint:gosec // not below 0
 }
 
 // intrudes: what cannot be told, such as whose a process is, is no reason to accuse anybody. A container that gpuard runs

@@ -68,7 +68,7 @@ func TestOutsiders(t *testing.T) {
 		w := Watch{Rules: policy.Watch{Outsiders: c.level, Grace: grace, Except: []string{"admin", "nvtop", "1234"}, Display: 2 * gpu.GiB}}
 		d := device("GPU-1", 0.5, lease)
 		d.Processes = []status.Process{with(c.change)}
-		for i, after := range []time.Duration{0, grace - time.Second, grace, 2 * grace} {
+		for i, after := range []time.Duration{0, grace - time.Second, grace, 2*grace - time.Second} {
 			list := w.Add(at(int(after/time.Second), d))
 			if got := told(list); got != c.at[i] {
 				t.Errorf("%s, after %s: %q, want %q", c.name, after, got, c.at[i])
@@ -110,12 +110,17 @@ func TestOutsidersChange(t *testing.T) {
 		{120, policy.End, there, ""}, // again there
 		{139, policy.End, there, ""},
 		{140, policy.End, there, "evicted:end"},
-		{200, policy.End, there, ""},
-		{201, policy.End, other, "intruder:warn"}, // another process with that number
-		{220, policy.End, other, ""},
-		{221, policy.End, other, "evicted:end"},
-		{222, policy.End, contained, ""},
-		{300, policy.End, contained, ""},
+		{199, policy.End, there, ""},
+		{200, policy.End, there, "evicted:end"}, // it could not be ended, as it is still there
+		{259, policy.End, there, ""},
+		{260, policy.End, there, "evicted:end"},
+		{379, policy.End, there, ""},
+		{380, policy.End, there, "evicted:end"},
+		{401, policy.End, other, "intruder:warn"}, // another process with that number
+		{420, policy.End, other, ""},
+		{421, policy.End, other, "evicted:end"},
+		{422, policy.End, contained, ""},
+		{500, policy.End, contained, ""},
 	} {
 		w.Rules.Outsiders = step.level
 		if got := told(w.Add(at(step.seconds, step.device))); got != step.want {
@@ -133,7 +138,8 @@ func TestOutsidersMany(t *testing.T) {
 	for _, step := range []struct {
 		seconds int
 		want    string
-	}{{0, "intruder:warn:false intruder:warn:true intruder:warn:false"}, {1, ""}, {60, "evicted:end:false evicted:end:false evicted:end:false"}} {
+	}{{0, "intruder:warn:false intruder:warn:true intruder:warn:false"}, {1, ""}, {60, "evicted:end:false evicted:end:false evicted:end:false"},
+		{119, ""}, {120, "evicted:end:true evicted:end:true evicted:end:true"}} { // again, where it was not ended
 		var got []string
 		for _, one := range w.Add(at(step.seconds, d)) {
 			got = append(got, fmt.Sprint(one.What, ":", one.Level, ":", one.Again))
