@@ -85,7 +85,8 @@ func layerTable() []layer {
 		{app + "holder", slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry", app + "engine"})},
 		{app + "claim", slices.Concat(below, []string{app + "exit", app + "machine", app + "measure", app + "registry"})},
 		{app + "verify", slices.Concat(shared, []string{app + "explain"})},
-		{app + "run", slices.Concat(shared, []string{app + "verify"})},
+		{app + "leases", slices.Concat(shared, []string{app + "holder"})}, // who starts a holder gives it orders
+		{app + "run", slices.Concat(shared, []string{app + "verify", app + "holder"})},
 		{app + "shellenv", slices.Concat(shared, []string{app + "leases"})},
 		{app + "runs", slices.Concat(shared, []string{app + "run"})},
 		{app + "sweep", slices.Concat(shared, []string{app + "runs", app + "run"})},

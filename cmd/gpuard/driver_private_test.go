@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/app/holder"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/gate"
@@ -146,10 +147,11 @@ func TestHolderTouches(t *testing.T) {
 	if len(all) != 5 {
 		t.Fatalf("the lease is %v", pair)
 	}
-	holder := program(t, r.state, nil, launch.HolderFlag, "3", "4", r.folder(), held.Lease.ID)
-	holder.Args[0] = "hasty"
-	holder.ExtraFiles = []*os.File{pidfd, held.Lock}
-	if err := holder.Start(); err != nil {
+	orders := holder.Orders{Folder: r.folder(), Lease: held.Lease.ID}
+	keeps := program(t, r.state, nil, append([]string{launch.HolderFlag, "3", "4"}, must(orders.Words())...)...)
+	keeps.Args[0] = "hasty"
+	keeps.ExtraFiles = []*os.File{pidfd, held.Lock}
+	if err := keeps.Start(); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = pidfd.Close(), held.Lock.Close()
@@ -171,7 +173,7 @@ func TestHolderTouches(t *testing.T) {
 	}
 	_ = command.Process.Kill()
 	_ = command.Wait()
-	if err := holder.Wait(); err != nil {
+	if err := keeps.Wait(); err != nil {
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(r.folder(), "leases", "*", held.Lease.ID+"-*")); len(left) > 0 {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,11 +103,13 @@ func TestOf(t *testing.T) {
 func TestLasting(t *testing.T) {
 	t.Parallel()
 	e := Engine{"docker", []string{"/usr/bin/docker"}, []string{"HF_TOKEN=secret", "HOME=/home/ann", "DOCKER_HOST=unix:///x", "AWS_SECRET_ACCESS_KEY=b"}}
-	text, err := Watch{Engine: e.Lasting(), Lease: "k3f9"}.Encode()
+	word, err := json.Marshal(Watch{Engine: e.Lasting(), Lease: "k3f9"})
+	text := string(word)
 	if err != nil || strings.Contains(text, "secret") || strings.Contains(text, "AWS") || !strings.Contains(text, "DOCKER_HOST=unix:///x") {
 		t.Errorf("%s %v", text, err)
 	}
-	w, err := DecodeWatch(text)
+	var w Watch
+	err = json.Unmarshal(word, &w)
 	if err != nil || w.Lease != "k3f9" || w.Prefix[0] != "/usr/bin/docker" || w.Names != nil {
 		t.Errorf("%+v %v", w, err)
 	}

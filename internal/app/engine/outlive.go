@@ -2,30 +2,18 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
 	"gpuard/internal/host/proc"
 )
 
-// Watch is what a holder needs to keep a lease as long as a container lives. It is passed as one word.
+// Watch is what a holder needs to keep a lease as long as a container lives.
 type Watch struct {
 	Engine
 	Lease string   `json:"lease"`
 	Names []string `json:"names"`          // of a start: the containers; else those with the lease's label
 	Mark  string   `json:"mark,omitempty"` // of a container without a lease: the value of JobLabel
-}
-
-// Encode writes a watch as one word.
-func (w Watch) Encode() (string, error) {
-	text, err := json.Marshal(w)
-	return string(text), err
-}
-
-// DecodeWatch reads what Encode wrote.
-func DecodeWatch(text string) (w Watch, err error) {
-	return w, json.Unmarshal([]byte(text), &w)
 }
 
 // These times decide when a container has ended.

@@ -1,10 +1,7 @@
 package holder
 
 import (
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
+	"context"
 	"time"
 
 	"gpuard/internal/app/machine"
@@ -20,12 +17,11 @@ import (
 // command.
 
 // expire ends the command of a lease, and what that started, when the time of the lease is over, and reports whether it
-// was. They have grace before they are killed; then containers end what is left of the lease in an engine. until is the moment, and the
-// process that sees to the time while it lives, if there is one: "MOMENT", or "MOMENT,PID,START". done is closed when the
+// was. They have grace before they are killed; then what is left of the lease in an engine is ended. done is closed when the
 // command has ended. A process that gpuard did not start, such as a shell, goes on without its lease.
-func expire(process int, folder *store.Folder, lease job.Lease, until string, grace time.Duration, done <-chan struct{}, containers func()) bool {
+func expire(process int, folder *store.Folder, lease job.Lease, orders *Orders, grace time.Duration, done <-chan struct{}) bool {
 	processes := proc.New("/proc")
-	if !awaitMoment(processes, until, done) {
+	if !awaitMoment(processes, orders, done) {
 		return false
 	}
 	if lease.Apart {
@@ -63,7 +59,9 @@ func expire(process int, folder *store.Folder, lease job.Lease, until string, gr
 	for force := false; end(force) > 0 && time.Since(late) < job.Dying; time.Sleep(grace / 100) {
 		force = time.Now().After(late)
 	}
-	containers()
+	if orders.Containers != nil {
+		_, _ = orders.Containers.Kill(context.Background(), "")
+	}
 	return true
 }
 
@@ -83,23 +81,15 @@ func releaseInTime(process int, folder *store.Folder, lease job.Lease, pause tim
 }
 
 // awaitMoment waits until a time is over that nobody sees to any more. It returns false when the command has ended before.
-func awaitMoment(processes proc.FS, until string, done <-chan struct{}) bool {
-	words := strings.Split(until, ",")
-	moment, err := strconv.ParseInt(words[0], 10, 64)
-	if err != nil || moment <= 0 {
+func awaitMoment(processes proc.FS, orders *Orders, done <-chan struct{}) bool {
+	if orders.Until <= 0 {
 		return false
-	}
-	seenTo := func() bool { return false }
-	if len(words) == 3 {
-		pid, _ := strconv.Atoi(words[1])
-		start, _ := strconv.ParseUint(words[2], 10, 64)
-		seenTo = func() bool { return processes.Alive(pid, start) }
 	}
 	for {
 		now, err := processes.Uptime()
-		left := time.Duration(moment) - now
+		left := time.Duration(orders.Until) - now
 		if err == nil && left <= 0 {
-			if !seenTo() {
+			if orders.InTime == nil || !orders.InTime.lives() {
 				return true
 			}
 			left = time.Second
@@ -113,34 +103,17 @@ func awaitMoment(processes proc.FS, until string, done <-chan struct{}) bool {
 }
 
 // keepForNextStart keeps the lease of a command that has ended while its next start may come, and reports whether another
-// process has the lease by now. args are those of Launch.afterlife.
-func keepForNextStart(w *launch.Watch, folder *store.Folder, lease job.Lease, args []string, most time.Duration) bool {
-	if len(args) == 0 {
+// process has the lease by now.
+func keepForNextStart(w *launch.Watch, folder *store.Folder, lease job.Lease, next *NextStart, most time.Duration) bool {
+	if next == nil {
 		return false
 	}
-	parent, err := sameProcess(args[1], args[2])
+	parent, err := next.Parent.open()
 	if err != nil {
 		return false
 	}
 	defer parent.Close()                                                        //nolint:errcheck // close-on-exec anyway
 	_ = folder.Await(lease, time.Now().Add(most).Truncate(time.Second), w.Gone) // for people; it is kept all the same
-	w.Linger(args[0], parent, most, most/15)
+	w.Linger(next.While, parent, most, most/15)
 	return w.Gone()
-}
-
-// sameProcess opens a process that is named by number and start.
-func sameProcess(number, start string) (*os.File, error) {
-	pid, err := strconv.Atoi(number)
-	if err != nil {
-		return nil, err
-	}
-	pidfd, err := launch.Pidfd(pid)
-	if err != nil {
-		return nil, err
-	}
-	if s, err := proc.New("/proc").Stat(pid); err != nil || strconv.FormatUint(s.Start, 10) != start {
-		_ = pidfd.Close()
-		return nil, fmt.Errorf("process %d is another one", pid)
-	}
-	return pidfd, nil
 }

@@ -6,11 +6,9 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"slices"
 	"time"
 
 	"gpuard/internal/app/engine"
-	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/measure"
 	"gpuard/internal/app/registry"
@@ -22,25 +20,21 @@ import (
 )
 
 // Keep is the life of a holder process: it keeps a reference to the lock of the lease until the command is gone,
-// removes the lease, and records the processes that still hold it. args are pidfd, lock descriptor, state folder and
-// lease ID; then the moment at which its time is over; then, for a lease that outlives its command, an engine.Watch, or
-// what it waits for. It touches the lease once a day, because systemd-tmpfiles removes old files.
+// removes the lease, and records the processes that still hold it. args are pidfd, lock descriptor and the words of its
+// Orders. It touches the lease once a day, because systemd-tmpfiles removes old files.
 func Keep(host *machine.Host, args []string) error {
-	if len(args) != 4 && len(args) != 5 && len(args) != 6 && len(args) != 8 {
-		return exit.Usagef("cannot hold a lease by hand: gpuard starts its holder itself")
-	}
-	w, err := launch.Watching(args[0], args[1])
+	w, orders, err := told(args)
 	if err != nil {
 		return err
 	}
 	daemonize.Outlast("gpu-holder")
-	folder, err := store.Open(args[2], nil, time.Minute)
+	folder, err := store.Open(orders.Folder, nil, time.Minute)
 	if err != nil {
 		return err
 	}
 	host.NoteEnds(folder)
 	touch, most := cmp.Or(host.Times.Touch, 24*time.Hour), cmp.Or(host.Times.Again, 15*time.Second)
-	lease, found := folder.Own(args[3])
+	lease, found := folder.Own(orders.Lease)
 	if !found {
 		return nil // released before we looked
 	}
@@ -54,17 +48,17 @@ func Keep(host *machine.Host, args []string) error {
 	}
 	expired := make(chan bool, 1)
 	go func() {
-		expired <- expire(w.Process(), folder, lease, slices.Concat(args, []string{"0"})[4], most*2/3, over, func() { endContainers(args) })
+		expired <- expire(w.Process(), folder, lease, &orders, most*2/3, over)
 	}()
 	err = w.Wait(touch, func() { folder.Touch(lease) })
 	last := lease // what measures and what ends in time still read the first
-	if err == nil && len(args) == 6 {
-		last = contained(folder, lease, args[5], touch)
+	if err == nil && orders.Containers != nil {
+		last = contained(folder, lease, orders.Containers, touch)
 	}
 	if close(over); err != nil {
 		return err
 	}
-	if !<-expired && keepForNextStart(w, folder, last, afterlife(args), most) {
+	if !<-expired && keepForNextStart(w, folder, last, orders.NextStart, most) {
 		return w.Drop()
 	}
 	defer folder.Ending(last)()
@@ -72,7 +66,7 @@ func Keep(host *machine.Host, args []string) error {
 	if err := w.Drop(); err != nil {
 		return err
 	}
-	if len(args) != 6 { // else the watched process is the engine's client
+	if orders.Containers == nil { // else the watched process is the engine's client
 		addOutcome(folder, w)
 	}
 	gone, err := folder.End(last, last.Boot)
@@ -84,6 +78,14 @@ func Keep(host *machine.Host, args []string) error {
 	}
 	// A supervising gpuard releases the lease itself, or starts the command again with it.
 	return registry.NoteHolders(proc.New("/proc"), folder, last, os.Getppid())
+}
+
+// told is what the command line of a holder says.
+func told(args []string) (w *launch.Watch, o Orders, err error) {
+	if o, err = readOrders(args[min(2, len(args)):]); err == nil {
+		w, err = launch.Watching(args[0], args[1])
+	}
+	return w, o, err
 }
 
 // endAfterBeginner ends a reservation, or the lease of a process that gpuard has not started: only who began it can have its
@@ -107,31 +109,9 @@ func addOutcome(folder *store.Folder, w *launch.Watch) {
 	}
 }
 
-// afterlife are the arguments of a lease that waits for a next start of its command.
-func afterlife(args []string) []string {
-	if len(args) != 8 {
-		return nil
-	}
-	return args[5:]
-}
-
-// endContainers ends the containers of a lease whose time is over; args are those of Keep.
-func endContainers(args []string) {
-	if len(args) != 6 {
-		return
-	}
-	if w, err := engine.DecodeWatch(args[5]); err == nil {
-		_, _ = w.Kill(context.Background(), "")
-	}
-}
-
 // contained keeps the lease until no container of it lives. Meanwhile the lease is that of the container's first
 // process.
-func contained(folder *store.Folder, lease job.Lease, watch string, touch time.Duration) job.Lease {
-	w, err := engine.DecodeWatch(watch)
-	if err != nil {
-		return lease
-	}
+func contained(folder *store.Folder, lease job.Lease, w *engine.Watch, touch time.Duration) job.Lease {
 	first := lease // where its file is does not change
 	tick := time.NewTicker(touch)
 	defer tick.Stop()

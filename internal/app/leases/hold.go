@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/exit"
+	"gpuard/internal/app/holder"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
@@ -127,7 +127,7 @@ func hold(ctx context.Context, host *machine.Host, spec job.Spec, pid int, runni
 // startHolder gives the lease to a holder that ends it with the process of pidfd, or as soon as the time of a rule is
 // over: then the process goes on without it, as after gpuard release.
 func startHolder(host *machine.Host, d *claim.Decision, pidfd *os.File, h *Holding) error {
-	args := []string{d.Folder.Path, d.Held.Lease.ID}
+	orders := holder.Orders{Folder: d.Folder.Path, Lease: d.Held.Lease.ID}
 	limits, err := host.Limits()
 	if err != nil {
 		return err
@@ -138,13 +138,17 @@ func startHolder(host *machine.Host, d *claim.Decision, pidfd *os.File, h *Holdi
 			return err
 		}
 		h.Limit, h.Until = rule.String(), new(time.Now().Add(rule.Time).Truncate(time.Second))
-		args = append(args, strconv.FormatInt(lease.Until, 10))
+		orders.Until = lease.Until
+	}
+	words, err := orders.Words()
+	if err != nil {
+		return err
 	}
 	fd, err := launch.Inherit(d.Held.Lock)
 	if err != nil {
 		return err
 	}
-	return launch.StartHolderFor(pidfd, fd, args...)
+	return launch.StartHolderFor(pidfd, fd, words...)
 }
 
 // openOwn gives a descriptor of a living process that the caller may lease for, and when it started, in ticks since boot.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/claim"
+	"gpuard/internal/app/holder"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/daemonize"
@@ -73,9 +74,13 @@ func handOver(host *machine.Host, d *claim.Decision, most time.Duration) (pid in
 	if err != nil {
 		return 0, err
 	}
+	words, err := (&holder.Orders{Folder: d.Folder.Path, Lease: lease.ID}).Words()
+	if err != nil {
+		return 0, err
+	}
 	fd, err := launch.Inherit(d.Held.Lock)
 	if err == nil {
-		err = launch.StartHolderFor(pidfd, fd, d.Folder.Path, lease.ID)
+		err = launch.StartHolderFor(pidfd, fd, words...)
 	}
 	return p.Pid, err
 }

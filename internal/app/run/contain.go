@@ -331,17 +331,6 @@ func (l *Launch) devices() (all []gpu.Device, err error) {
 	return all, nil
 }
 
-// afterEnd are the last arguments of the holder: when the time of the lease is over, and what it waits for when the
-// command has ended.
-func (l *Launch) afterEnd(until string) ([]string, error) {
-	if l.contained == nil {
-		return append([]string{until}, l.afterlife()...), nil
-	}
-	w := engine.Watch{Engine: l.contained.engine.Lasting(), Lease: l.Lease, Names: l.contained.names}
-	text, err := w.Encode()
-	return []string{until, text}, err
-}
-
 // created reports whether the container is only created: it has its devices, and needs the lease at its start.
 func (l *Launch) created() bool {
 	return l.contained != nil && l.contained.call.Verb == "create"

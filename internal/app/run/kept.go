@@ -2,12 +2,13 @@ package run
 
 import (
 	"os"
-	"strconv"
+
+	"gpuard/internal/app/holder"
 )
 
-// afterlife is what the holder is told about a lease that is kept: its file, and the process that would start the
-// command again.
-func (l *Launch) afterlife() []string {
+// nextStart is what the holder of a lease that is kept waits for: its file, and the process that would start the command again; nil
+// for another lease.
+func (l *Launch) nextStart() *holder.NextStart {
 	if l.claimed.Held.Lease.Kept == nil {
 		return nil
 	}
@@ -15,5 +16,5 @@ func (l *Launch) afterlife() []string {
 	if err != nil || l.parent != os.Getppid() {
 		return nil // gone already, such as while we waited in line
 	}
-	return []string{l.spec.KeepWhile, strconv.Itoa(l.parent), strconv.FormatUint(s.Start, 10)}
+	return &holder.NextStart{While: l.spec.KeepWhile, Parent: holder.Process{PID: l.parent, Start: s.Start}}
 }

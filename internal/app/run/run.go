@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -156,9 +155,9 @@ func (l *Launch) Exec() error {
 	switch {
 	case err != nil:
 	case launch.CanHold():
-		var after []string
-		if after, err = l.afterEnd(l.until()); err == nil {
-			err = launch.StartHolder(fd, l.claimed.Watch, slices.Concat([]string{l.claimed.Folder.Path, l.Lease}, after)...)
+		var words []string
+		if words, err = l.orders().Words(); err == nil {
+			err = launch.StartHolder(fd, l.claimed.Watch, words...)
 		}
 	case l.spec.Timeout > 0:
 		err = errors.New("cannot use --keep-while here: a rule limits the time of the lease, and where gpuard is the first process of a container no process can enforce that; leave it out")
@@ -246,13 +245,16 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 		l.host.Say(err.Error()) // the lease is held all the same
 	}
 	l.claimed.Held.Lease = lease
-	until := l.until()
-	if most > 0 { // this process sees to it before, unless it is killed
-		until = l.overdue(err == nil, lease.Until)
+	orders := l.orders()
+	switch {
+	case most > 0 && err == nil:
+		l.endInTime(orders, lease.Until)
+	case most > 0: // when it has certainly ended is not noted
+		orders.Until = 0
 	}
-	after, err := l.afterEnd(until)
+	words, err := orders.Words()
 	if err == nil {
-		err = child.Hold(keep, l.claimed.Held.Lock, slices.Concat([]string{l.claimed.Folder.Path, l.Lease}, after)...)
+		err = child.Hold(keep, l.claimed.Held.Lock, words...)
 	}
 	if err != nil {
 		return err

@@ -1,28 +1,37 @@
 package run
 
 import (
-	"fmt"
 	"os"
-	"strconv"
 	"time"
 
+	"gpuard/internal/app/engine"
+	"gpuard/internal/app/holder"
 	"gpuard/internal/core/job"
 )
 
-// until is that moment as the holder is told it; "0" for a lease that may last.
-func (l *Launch) until() string {
-	if l.spec.Timeout <= 0 {
-		return "0"
+// orders are what the holder of the lease is told: when the time of the lease is over, and what it waits for when the command has
+// ended.
+func (l *Launch) orders() *holder.Orders {
+	o := &holder.Orders{Folder: l.claimed.Folder.Path, Lease: l.Lease}
+	if l.spec.Timeout > 0 {
+		o.Until = l.claimed.Held.Lease.Due(l.spec.Timeout)
 	}
-	return strconv.FormatInt(l.claimed.Held.Lease.Due(l.spec.Timeout), 10)
+	if l.contained == nil {
+		o.NextStart = l.nextStart()
+	} else {
+		o.Containers = &engine.Watch{Engine: l.contained.engine.Lasting(), Lease: l.Lease, Names: l.contained.names}
+	}
+	return o
 }
 
-// overdue is from when on the holder ends a command in place of this process, which would have killed it two seconds before, and
-// after whose death the holder does; "0" never. certain is when the lease has certainly ended, of which entrusted says whether it is noted.
-func (l *Launch) overdue(entrusted bool, certain int64) string {
+// endInTime: this process ends the command in time. Its holder does that in its place two seconds after this process would have killed
+// the command. certain is when the lease has certainly ended.
+func (l *Launch) endInTime(o *holder.Orders, certain int64) {
 	self, err := l.host.Proc.Stat(os.Getpid())
-	if err != nil || !entrusted {
-		return "0"
+	if err != nil {
+		o.Until = 0
+		return
 	}
-	return fmt.Sprintf("%d,%d,%d", certain-int64(job.Dying-2*time.Second), os.Getpid(), self.Start)
+	o.Until = certain - int64(job.Dying-2*time.Second)
+	o.InTime = &holder.Process{PID: os.Getpid(), Start: self.Start}
 }

@@ -1,0 +1,69 @@
+package holder
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"gpuard/internal/app/engine"
+	"gpuard/internal/app/exit"
+	"gpuard/internal/host/launch"
+	"gpuard/internal/host/proc"
+)
+
+// Orders are what a holder is told about its lease, beside the process that it watches and the lock that it keeps.
+type Orders struct {
+	Folder     string        `json:"-"`                    // the state folder
+	Lease      string        `json:"-"`                    // its ID
+	Until      int64         `json:"until,omitempty"`      // nanoseconds since boot: when the time of the lease is over; 0 never
+	InTime     *Process      `json:"in_time,omitempty"`    // it sees to that time while it lives; nil: nobody else does
+	Containers *engine.Watch `json:"containers,omitempty"` // the lease outlives its command, an engine's client, until these have ended
+	NextStart  *NextStart    `json:"next_start,omitempty"` // the lease waits for a next start of its command
+}
+
+// Process names one process of this boot.
+type Process struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"` // ticks since boot
+}
+
+// NextStart is what starts a command again that has ended.
+type NextStart struct {
+	While  string  `json:"while"` // file: while it is there a next start may come
+	Parent Process `json:"parent"`
+}
+
+// Words are the orders on the command line of a holder. The folder and the lease have words of their own: by these it is found by who
+// asks which process keeps a lease.
+func (o *Orders) Words() ([]string, error) {
+	text, err := json.Marshal(o)
+	return []string{o.Folder, o.Lease, string(text)}, err
+}
+
+// readOrders reads what Words wrote.
+func readOrders(words []string) (o Orders, err error) {
+	if len(words) == 3 {
+		o.Folder, o.Lease = words[0], words[1]
+		err = json.Unmarshal([]byte(words[2]), &o)
+	}
+	if len(words) != 3 || err != nil {
+		return o, exit.Usagef("cannot hold a lease by hand: gpuard starts its holder itself")
+	}
+	return o, nil
+}
+
+// open gives a descriptor that means this very process.
+func (p Process) open() (*os.File, error) {
+	pidfd, err := launch.Pidfd(p.PID)
+	if err != nil {
+		return nil, err
+	}
+	if !p.lives() {
+		_ = pidfd.Close()
+		return nil, fmt.Errorf("process %d is another one", p.PID)
+	}
+	return pidfd, nil
+}
+
+// lives reports whether the process has not ended.
+func (p Process) lives() bool { return proc.New("/proc").Alive(p.PID, p.Start) }

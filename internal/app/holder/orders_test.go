@@ -1,0 +1,50 @@
+package holder
+
+import (
+	"os"
+	"reflect"
+	"testing"
+
+	"gpuard/internal/app/engine"
+	"gpuard/internal/host/proc"
+)
+
+// TestOrders: what a holder is told arrives as it was, and what nobody of gpuard has written is refused.
+func TestOrders(t *testing.T) {
+	for _, o := range []Orders{
+		{Folder: "/run/gpuard", Lease: "k3f9"},
+		{Folder: "/a b", Lease: "k3f9", Until: 1 << 60, InTime: &Process{PID: 7, Start: 1 << 63}},
+		{Folder: "/x", Lease: "k3f9", Containers: &engine.Watch{Lease: "k3f9", Names: []string{"one\ntwo"}}},
+		{Folder: "/x", Lease: "k3f9", NextStart: &NextStart{While: "/home/ann/kernel.json", Parent: Process{PID: 8, Start: 9}}},
+	} {
+		words, err := o.Words()
+		if err != nil || words[0] != o.Folder || words[1] != o.Lease {
+			t.Errorf("%q, %v", words, err)
+		}
+		if got, err := readOrders(words); err != nil || !reflect.DeepEqual(got, o) {
+			t.Errorf("%+v has become %+v, %v", o, got, err)
+		}
+	}
+	for _, words := range [][]string{nil, {"/x"}, {"/x", "k3f9"}, {"/x", "k3f9", ""}, {"/x", "k3f9", "0"}, {"/x", "k3f9", "{}", "more"}} {
+		if _, err := readOrders(words); err == nil {
+			t.Errorf("%q is accepted", words)
+		}
+	}
+}
+
+// TestProcess: a process is meant by its number and its start.
+func TestProcess(t *testing.T) {
+	s, err := proc.New("/proc").Stat(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, other := Process{os.Getpid(), s.Start}, Process{os.Getpid(), s.Start + 1}
+	pidfd, err := self.open()
+	if err != nil || !self.lives() {
+		t.Fatal(err)
+	}
+	_ = pidfd.Close()
+	if _, err := other.open(); err == nil || other.lives() {
+		t.Error("another process with its number is taken for it")
+	}
+}
