@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"gpuard/test/pace"
 )
 
 // driftMinute is one minute of the policy about moves for the hasty program: a reading every 5 s is then one every 80
@@ -272,10 +274,10 @@ func TestDriftBesideAHangingGPU(t *testing.T) {
 	j.stays(1, 1.5)
 	r.Hang("nvmlDeviceGetTemperature", stuck)
 	r.heat(first)
-	slowed := time.Now()
+	speed, slowed := pace.Start(t), time.Now()
 	second := j.at(2)
 	const driver = time.Second // the hasty program's deadline for the driver: at most one reading and one claim wait for it
-	if took := time.Since(slowed); took > driftMinute*3/2+2*driver+late {
+	if took := time.Since(slowed); took > speed.ScaleClock(driftMinute*3/2+2*driver+late) {
 		t.Errorf("moved after %v", took)
 	}
 	if slices.Contains([]int{first, stuck}, second) {

@@ -46,6 +46,13 @@ func orderly() {
 	os.Exit(start("/", w))
 }
 
+// polite is the program that passes the first in line over only after a minute.
+func polite() {
+	var w machine.Times
+	w.Overdue = time.Minute
+	os.Exit(start("/", w))
+}
+
 // strict is the program that soon does what a share asks for.
 func strict() {
 	w := haste()

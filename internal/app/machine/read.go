@@ -28,9 +28,12 @@ func (h *Host) ReadFast(ctx context.Context, query gpu.Query) (m gpu.Machine, pa
 	began := time.Now()
 	m, err = h.ReadFor(short, query)
 	partial = err == nil && slices.ContainsFunc(m.Devices, silent) ||
-		err != nil && short.Err() != nil && time.Since(began) < 2*moment // a driver that hangs altogether took all its time
+		err != nil && short.Err() != nil && time.Since(began) < h.driverLimit() // a driver that hangs altogether took all its time
 	return m, partial, err
 }
+
+// driverLimit is how long a driver may take.
+func (h *Host) driverLimit() time.Duration { return cmp.Or(h.Times.Driver, 5*time.Second) }
 
 // ReadAll reads the machine until every device has answered, or for as long as a driver is given.
 func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) {
@@ -39,7 +42,7 @@ func (h *Host) ReadAll(ctx context.Context, what gpu.What) (gpu.Machine, error) 
 		m, err := h.readLate(ctx, what, last)
 		last = m
 		spent := time.Since(began)
-		late := spent > cmp.Or(h.Times.Driver, 5*time.Second)-moment
+		late := spent > h.driverLimit()-moment
 		if err == nil && spent > Fresh/2 && (late || !slices.ContainsFunc(m.Devices, silent)) { // the others were read long ago
 			m, err = h.Read(ctx, what)
 		}

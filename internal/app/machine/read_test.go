@@ -36,6 +36,23 @@ func TestReadWithoutTime(t *testing.T) {
 	}
 }
 
+// TestReadFastOnABusyMachine: a driver that had no time to answer because the machine stood still is asked again, and one that
+// took all its time is not.
+func TestReadFastOnABusyMachine(t *testing.T) {
+	for spent, want := range map[time.Duration]bool{600 * time.Millisecond: true, 2 * time.Second: true, 4900 * time.Millisecond: true, 5 * time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			host := &Host{Proc: proc.New("/proc"), Run: t.TempDir(), Tmp: t.TempDir(), Messages: Messages{Say: func(string) {}}}
+			host.Reader = func(context.Context, gpu.Query) (gpu.Machine, error) {
+				time.Sleep(spent)
+				return gpu.Machine{}, &gpu.Unavailable{Cause: gpu.NoAnswer, Text: "no answer within 0s"}
+			}
+			if _, partial, err := host.ReadFast(t.Context(), gpu.Query{What: gpu.Quick}); err == nil || partial != want {
+				t.Errorf("after %v: partial %v, %v", spent, partial, err)
+			}
+		})
+	}
+}
+
 // TestReadAllAsksWhoIsLate: while a device does not answer only that one is asked again, and at the end all are, because something is
 // given on what they say.
 func TestReadAllAsksWhoIsLate(t *testing.T) {

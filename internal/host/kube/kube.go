@@ -88,7 +88,7 @@ func (c *Cluster) patience() time.Duration {
 // command is kubectl with messages that do not depend on the language.
 func (c *Cluster) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.Path, c.words(args)...) //nolint:gosec // the person's own kubectl
-	cmd.Env, cmd.WaitDelay = append(append([]string{}, c.Env...), "LC_ALL=C"), 200*time.Millisecond
+	cmd.Env, cmd.WaitDelay = append(append([]string{}, c.Env...), "LC_ALL=C"), sys.Lingers
 	return cmd
 }
 
@@ -101,6 +101,9 @@ func (c *Cluster) call(ctx context.Context, stdin []byte, args ...string) ([]byt
 	cmd := c.command(late, append(args, fmt.Sprintf("--request-timeout=%ds", max(1, int(patience.Seconds())))))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), printed, said
 	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) { // it has ended with 0
+		err = nil
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
