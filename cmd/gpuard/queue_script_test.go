@@ -25,20 +25,20 @@ func TestQueueScript(t *testing.T) {
 		return run(t, program(t, state, nil, append([]string{"submit", "--machine", "demo", "-q"}, args...)...))
 	}
 	wide := script("wide.sh", "#!/bin/sh\n\n# what it is\n#GPUARD --gpus 2 --name 'my job' # why\n#GPUARD\n#GPUARDED --gpus 4\n#GPUARD --exclude 0 --exclude 1\ntrue\n#GPUARD --cpu\n")
-	for _, words := range [][]string{{wide}, {"--gpus", "1", "--name", "narrow", "--", wide, "--cpu"}, {"--", script("plain", "#GPUARD --gpus 2\ntrue\n")}} {
+	for _, words := range [][]string{{wide}, {"--gpus", "1", "--name", "narrow", "--", wide, "--cpu"}, {"--", script("plain", "#GPUARD --gpus 2\ntrue\n")}, {"sh", wide}} {
 		same(t, strings.Join(words, " "), submit(words...).code, 0)
 	}
-	if got := run(t, program(t, state, nil, "wait", "--machine", "demo", "1", "2", "3")); got.code != 0 {
+	if got := run(t, program(t, state, nil, "wait", "--machine", "demo", "1-4")); got.code != 0 {
 		t.Errorf("wait: %d, want 0\n%s", got.code, got.err)
 	}
 	var a struct{ Jobs []queue.Entry }
-	if err := json.Unmarshal([]byte(run(t, program(t, state, nil, "history", "--json")).out), &a); err != nil || len(a.Jobs) != 3 {
+	if err := json.Unmarshal([]byte(run(t, program(t, state, nil, "history", "--json")).out), &a); err != nil || len(a.Jobs) != 4 {
 		t.Fatalf("%v, %+v", err, a)
 	}
 	for i, want := range []struct {
 		name string
 		gpus int
-	}{{"my job", 2}, {"narrow", 1}, {"plain", 2}} {
+	}{{"my job", 2}, {"narrow", 1}, {"plain", 2}, {"my job", 2}} {
 		if e := a.Jobs[i]; e.Name != want.name || len(e.Devices) != want.gpus || want.gpus == 2 && e.Name == "my job" && e.Devices[0].Index != 2 {
 			t.Errorf("%+v, want %+v", e, want)
 		}
@@ -55,6 +55,24 @@ func TestQueueScript(t *testing.T) {
 		got := submit(path)
 		if got.code != 125 || !strings.Contains(got.err, "cannot read "+path+", "+c.want) || strings.Count(got.err, "\n") != 1 {
 			t.Errorf("%s: exit %d\n%s", name, got.code, got.err)
+		}
+	}
+}
+
+// TestScriptLinesInRun: run says that the flags in a script are those of gpuard submit.
+func TestScriptLinesInRun(t *testing.T) {
+	t.Parallel()
+	state, dir := stateFolder(t), t.TempDir()
+	path := filepath.Join(dir, "job.sh")
+	writeFile(t, path, "#!/bin/sh\n#GPUARD --gpus 2\ntrue\n", 0o755)
+	says := "the lines with #GPUARD in " + path + " count for gpuard submit, not here; write the flags before --: --gpus 2\n"
+	for _, c := range []struct {
+		words []string
+		want  bool
+	}{{[]string{"--", path}, true}, {[]string{"--", "sh", path}, true}, {[]string{"--dry-run", "--", path}, true}, {[]string{"-q", "--", path}, false}, {[]string{"--", "cat", path}, false}} {
+		got := run(t, program(t, state, nil, append([]string{"run", "--machine", "demo"}, c.words...)...))
+		if got.code != 0 || strings.Contains(got.err, says) != c.want {
+			t.Errorf("%q: exit %d, %q", c.words, got.code, got.err)
 		}
 	}
 }

@@ -33,7 +33,7 @@ var table = []Option{
 	{Name: "hold", Group: Waiting, Takes: Switch, Text: "do not start it before it is unheld"},
 	{Name: "nice", Group: Waiting, Takes: Number, Value: "N", Sample: "10", Offers: []string{}, Text: "of your own jobs, those with a lower number start first"},
 
-	{Name: "share", Group: Sharing, Takes: Size, Value: "SIZE", In: Both, Sample: "8G", Offers: []string{"4G", "8G", "16G", "24G"}, Text: "a share of this size of each GPU's memory, such as 8G, next to other shares; without it the job has its GPUs alone", Not: []Not{
+	{Name: "share", Group: Sharing, Takes: Size, Value: "SIZE", In: Both, Sample: "8G", Offers: []string{"4G", "8G", "16G", "24G"}, Text: "a share of this size of each GPU's memory, such as 8G (as a flag also 50%), next to other shares; without it the job has its GPUs alone", Not: []Not{
 		{"mig", "a MIG slice is a share already, and one that the hardware enforces"}, {"mem", "{share} already reserves memory"},
 	}},
 	{Name: "quota", Group: Sharing, Takes: Text, Value: "HOW", In: Both, Words: []string{"watch", "mps"}, Sample: "mps", Text: "how the share is kept to its size: watch measures its memory (the default), with mps NVIDIA's Multi-Process Service limits it too"},

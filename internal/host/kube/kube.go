@@ -88,7 +88,7 @@ func (c *Cluster) patience() time.Duration {
 // command is kubectl with messages that do not depend on the language.
 func (c *Cluster) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.Path, c.words(args)...) //nolint:gosec // the person's own kubectl
-	cmd.Env, cmd.WaitDelay = append(append([]string{}, c.Env...), "LC_ALL=C"), sys.Lingers
+	cmd.Env, cmd.WaitDelay = append(append([]string{}, c.Env...), "LC_ALL=C"), time.Second
 	return cmd
 }
 

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/prose"
-	"gpuard/internal/host/sys"
 )
 
 // Question is a program that is started to answer one question and ends.
@@ -121,7 +120,7 @@ func runQuestion(ctx context.Context, q Question) ([]byte, error) {
 	defer runtime.UnlockOSThread()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = sys.Lingers // a child of its own must not keep our pipes open
+	cmd.WaitDelay = time.Second // a child of its own must not keep our pipes open
 	err := cmd.Run()
 	switch {
 	case ctx.Err() != nil:

@@ -52,7 +52,7 @@ func execute(ctx context.Context, most int, path string, args []string) answer {
 	cmd.Stdout, cmd.Stderr = out, errs
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = sys.Lingers // a child of nvidia-smi may keep the pipes open
+	cmd.WaitDelay = time.Second // a child of nvidia-smi may keep the pipes open
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {

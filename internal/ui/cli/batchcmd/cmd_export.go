@@ -141,7 +141,7 @@ func described(p *cli.Program, cmd *cobra.Command, t handoff.Target, o *exportOp
 	case len(args) == 0:
 		return w, fmt.Errorf("cannot write nothing: write a command, such as %s -- python train.py, or -f gpuard.yaml SERVICE", cmd.CommandPath())
 	default:
-		if err = scriptFlags(p, cmd, args[0]); err == nil {
+		if err = scriptFlags(p, cmd, args); err == nil {
 			w, err = readWork(p, cmd, &o.spec, &o.batchFlags, args)
 		}
 		if err == nil && t == handoff.Slurm {

@@ -92,7 +92,7 @@ func submitWith(p *cli.Program, cmd *cobra.Command, o *submitOptions, args []str
 		return failure.Usagef("cannot queue nothing: write a command, such as gpuard submit -- python train.py")
 	}
 	if o.file == "" { // else it is a service
-		if err := scriptFlags(p, cmd, args[0]); err != nil {
+		if err := scriptFlags(p, cmd, args); err != nil {
 			return failure.AsUsage(err)
 		}
 	}

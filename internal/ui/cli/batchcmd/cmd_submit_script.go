@@ -2,10 +2,8 @@ package batchcmd
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -14,56 +12,40 @@ import (
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/flagset"
+	"gpuard/internal/ui/jobflags"
 )
 
-// scriptSize is how much of a script is looked at for its flags, in bytes: they stand in front of its first command.
-const scriptSize = 64 << 10
-
-// scriptFlags sets the flags that a script has in lines such as "#GPUARD --gpus 2 --mem 20G", as those of sbatch, and what
-// its #SBATCH lines mean on one machine. Flags of the command line count more.
-func scriptFlags(p *cli.Program, cmd *cobra.Command, path string) error {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would stop us
-	if err != nil {
-		return nil //nolint:nilerr // a program of PATH; whether it is there is asked later
-	}
-	defer file.Close() //nolint:errcheck // read only
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil //nolint:nilerr // likewise
-	}
-	text := make([]byte, scriptSize)
-	n, _ := file.Read(text)
-	if !strings.HasPrefix(string(text[:n]), "#") { // a program, or a script without any
+// scriptFlags sets the flags that the script of a command has in lines such as "#GPUARD --gpus 2 --mem 20G", as those of sbatch, and
+// what its #SBATCH lines mean on one machine. Flags of the command line count more.
+func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
+	path, head, lines := jobflags.ScriptOf(command)
+	if path == "" {
 		return nil
 	}
-	asked, number := Submit(p), 0
+	asked := Submit(p)
 	foreign := "" // a line that was meant for gpuard, as it seems
-	for line := range strings.Lines(string(text[:n])) {
-		number++
+	for i, line := range lines {
+		rest, ours := jobflags.FlagsIn(line)
 		zero := strings.IndexByte(line, 0)
-		line = strings.TrimSpace(line)
-		if line != "" && line[0] != '#' {
-			break
-		}
-		rest, ours := strings.CutPrefix(line, "#GPUARD")
-		if !ours || rest != "" && rest[0] != ' ' && rest[0] != '\t' {
-			if almost(line) && foreign == "" {
-				foreign = fmt.Sprintf("%s, line %d is not read: flags of gpuard stand in lines that begin with #GPUARD, such as #GPUARD --gpus 2", path, number)
+		switch {
+		case !ours && almost(line) && foreign == "":
+			foreign = fmt.Sprintf("%s, line %d is not read: flags of gpuard stand in lines that begin with #GPUARD, such as #GPUARD --gpus 2", path, i+1)
+		case !ours:
+		case zero >= 0:
+			return fmt.Errorf("cannot read %s, line %d, column %d: there is a NUL character, which no argument can have", path, i+1, zero+1)
+		default:
+			if err := scriptLine(asked, rest); err != nil {
+				return fmt.Errorf("cannot read %s, line %d: %w", path, i+1, err)
 			}
-			continue
-		}
-		if zero >= 0 {
-			return fmt.Errorf("cannot read %s, line %d, column %d: there is a NUL character, which no argument can have", path, number, zero+1)
-		}
-		if err := scriptLine(asked, rest); err != nil {
-			return fmt.Errorf("cannot read %s, line %d: %w", path, number, err)
 		}
 	}
 	if foreign != "" {
 		_ = p.Tell(foreign)
 	}
-	if err := readSlurmLines(p, cmd, asked, path, string(text[:n])); err != nil {
+	if err := readSlurmLines(p, cmd, asked, path, head); err != nil {
 		return err
 	}
+	var err error
 	asked.Flags().Visit(func(f *pflag.Flag) {
 		value := f.Value.String()
 		if list, ok := f.Value.(pflag.SliceValue); ok {

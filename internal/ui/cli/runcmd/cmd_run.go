@@ -3,7 +3,9 @@ package runcmd
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -93,6 +95,9 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 		p.Host.Say = func(string) {}
 	}
 	jobflags.SayRule(p, o.Dry)
+	if !o.Quiet && !o.JSON {
+		sayLines(p, spec.Command)
+	}
 	p.ShowStanding(o.Quiet || o.JSON)
 	watch, err := jobflags.ReadVerify(p, cmd, o.Verify)
 	if err == nil && p.Defaults.Rule == "" { // a rule has its own refusal
@@ -109,6 +114,17 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 		return &failure.Coded{Err: err, Code: exit.Run(err)}
 	}
 	return nil
+}
+
+// sayLines says that the flags in a script are not those of this run.
+func sayLines(p *cli.Program, command []string) {
+	path, _, lines := jobflags.ScriptOf(command)
+	for _, line := range lines {
+		if flags, ours := jobflags.FlagsIn(line); ours && strings.TrimSpace(flags) != "" {
+			_ = p.Tell(fmt.Sprintf("the lines with #GPUARD in %s count for gpuard submit, not here; write the flags before --:%s", path, flags))
+			return
+		}
+	}
 }
 
 // started is the JSON answer of a run, written just before it becomes the command.

@@ -1,0 +1,67 @@
+package jobflags
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// headSize is how much of a script is looked at for its flags, in bytes: they stand in front of its first command.
+const headSize = 64 << 10
+
+// ScriptOf is the script that a command starts, itself or by a shell or Python, the head of its text, and the lines in front of its
+// first command; "" for another program.
+func ScriptOf(command []string) (path, head string, lines []string) {
+	for i, word := range command[:min(2, len(command))] {
+		if i == 1 && !interprets(command[0]) {
+			break
+		}
+		if text := headOf(word); text != "" {
+			return word, text, linesOf(text)
+		}
+	}
+	return "", "", nil
+}
+
+// interprets reports whether a program runs the file that is its first argument.
+func interprets(program string) bool {
+	name := filepath.Base(program)
+	return slices.Contains([]string{"sh", "bash", "dash", "zsh", "ksh"}, name) || strings.HasPrefix(name, "python")
+}
+
+// headOf reads the beginning of a script, which begins with a comment; "" for what is none.
+func headOf(path string) string {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would stop us
+	if err != nil {
+		return "" // a program of PATH; whether it is there is asked later
+	}
+	defer file.Close() //nolint:errcheck // read only
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	text := make([]byte, headSize)
+	n, _ := file.Read(text)
+	if n == 0 || text[0] != '#' {
+		return ""
+	}
+	return string(text[:n])
+}
+
+// linesOf are the lines in front of the first command of a script.
+func linesOf(head string) (lines []string) {
+	for line := range strings.Lines(head) {
+		if first := strings.TrimSpace(line); first != "" && first[0] != '#' {
+			break
+		}
+		lines = append(lines, strings.TrimRight(line, "\r\n"))
+	}
+	return lines
+}
+
+// FlagsIn is what stands behind #GPUARD in a line; ours is false for another line.
+func FlagsIn(line string) (flags string, ours bool) {
+	rest, ours := strings.CutPrefix(strings.TrimSpace(line), "#GPUARD")
+	return rest, ours && (rest == "" || rest[0] == ' ' || rest[0] == '\t')
+}
