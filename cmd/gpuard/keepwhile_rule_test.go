@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"gpuard/internal/app/holder"
 	"gpuard/internal/host/proc"
 )
 
@@ -40,7 +42,7 @@ func (r *ruled) kernel(name string, command ...string) *exec.Cmd {
 }
 
 // begin starts a command, and returns its lease and the moment that its holder was told, when no other holder is left.
-func (r *ruled) begin() (cmd *exec.Cmd, lease, until string) {
+func (r *ruled) begin() (cmd *exec.Cmd, lease string, until time.Duration) {
 	r.t.Helper()
 	cmd = r.kernel("lasting", "sh", "-c", `echo "$GPUARD_LEASE"; exec sleep 600`)
 	lease = strings.TrimSpace(saysLine(r.t, cmd))
@@ -50,11 +52,16 @@ func (r *ruled) begin() (cmd *exec.Cmd, lease, until string) {
 			return false
 		}
 		words := proc.New("/proc").Arguments(holders[0])
-		if i := slices.Index(words, lease); i > 0 && i+1 < len(words) {
-			until = words[i+1]
-			return true
+		i := slices.Index(words, lease)
+		if i < 0 || i+1 == len(words) {
+			return false
 		}
-		return false
+		var orders holder.Orders
+		if err := json.Unmarshal([]byte(words[i+1]), &orders); err != nil {
+			r.t.Error(err)
+		}
+		until = time.Duration(orders.Until)
+		return true
 	})
 	return cmd, lease, until
 }
@@ -95,8 +102,9 @@ func TestKeepWhileRuleAnew(t *testing.T) {
 	next, again, still := r.begin()
 	same(t, "lease", again, lease)
 	same(t, "end of its time", still, until)
-	if len(until) < 14 { // 24 h are that many nanoseconds
-		t.Errorf("its holder is told to end it at %s", until)
+	now, err := proc.New("/proc").Uptime()
+	if left := until - now; err != nil || left < 23*time.Hour || left > 24*time.Hour {
+		t.Errorf("its holder is told to end it in %v, %v", left, err)
 	}
 	endNow(next)
 	r.rule("  time: 24h\n  gpus: 1\n")

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -33,5 +36,25 @@ func TestPolicyTimeOfProcess(t *testing.T) {
 		t.Errorf("the process was ended with its lease: %v", err)
 	default:
 	}
+	g.freed()
+}
+
+// TestPolicyTimeOfShell: a job that was started in a shell keeps its GPU when the time of the shell's lease is over, until its own is.
+func TestPolicyTimeOfShell(t *testing.T) {
+	t.Parallel()
+	g := govern(t, "rules:\n- name: short\n  users: ["+strconv.Itoa(alice)+"]\n  time: 4s\n")
+	open := filepath.Join(t.TempDir(), "open")
+	if err := os.Mkdir(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(open, 0o777), os.Chmod(filepath.Dir(open), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	shell := g.by(alice, "run", "--", "true")
+	shell.Path, shell.Args = "/bin/sh", []string{"sh", "-c", `eval "$(surveyed reserve --shell --device 2)" && sleep 2 && surveyed run -q -- sh -c 'trap "rmdir $0/used; exit" TERM; mkdir $0/used; echo on; while :; do sleep 0.05; done' ` + open}
+	same(t, "the job", begin(t, shell), "on")
+	bobs := g.by(bob, "run", "-q", "--wait=60s", "--device", "2", "--", "sh", "-c", `mkdir "$0/used" && echo alone`, open)
+	same(t, "the next job on that GPU", run(t, bobs).out, "alone\n")
+	_ = shell.Wait()
 	g.freed()
 }
