@@ -98,6 +98,9 @@ func python(ctx context.Context, w pyenv.Where, place pyenv.Place) hostinfo.Pyth
 			p.Torch = &t
 		}
 		p.ONNX = cmp.Or(p.ONNX, pydist.ONNX(f.ONNX))
+		if p.Llama == nil {
+			p.Llama = f.Llama
+		}
 	}
 	for _, file := range w.Conda(place) {
 		if name, version, build, ok := pydist.Conda(file); ok {

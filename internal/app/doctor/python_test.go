@@ -43,6 +43,7 @@ func TestPythonOfATree(t *testing.T) {
 	tree := []string{
 		"home/a/v/bin/python3=x", own + "torch-2.9.0+cu128.dist-info", own + "torch/version.py=cuda: Optional[str] = '12.8'\nhip: Optional[str] = None\n",
 		own + "onnxruntime/capi/build_and_package_info.py=package_name = 'onnxruntime-gpu'\ncuda_version = '12.4'\n",
+		own + "llama_cpp/lib/libggml-cuda.so=", own + "llama_cpp/lib/libllama.so=",
 		system + "onnxruntime_gpu-1.20.1.dist-info", system + "torch-1.0.dist-info", system + "torch/version.py=cuda = '10.0'", user + "jax-0.7.0.dist-info",
 		"usr/bin/python3.11=x",
 		"opt/e/conda-meta/pytorch-2.5.1-cuda126_py312_8.json={}", "opt/e/bin/python=x", "opt/e/lib/python3.12/site-packages/torch-2.5.1.dist-info",
@@ -77,6 +78,9 @@ func TestPythonOfATree(t *testing.T) {
 		}
 		if onnx := map[string]string{"/home/a/v": "12.4"}[c.of]; p.ONNX != onnx {
 			t.Errorf("%s: ONNX Runtime of CUDA %q, want %q", name, p.ONNX, onnx)
+		}
+		if has := slices.Contains(p.Llama, "libggml-cuda.so"); has != (c.of == "/home/a/v") {
+			t.Errorf("%s: libraries of llama-cpp-python %q", name, p.Llama)
 		}
 		if !slices.Equal(names(p), c.want) || cuda != c.cuda || !p.Active || p.Ran != nil || p.Problem != "" {
 			t.Errorf("%s: %q, PyTorch of CUDA %q, %+v; want %q, %q", name, names(p), cuda, p, c.want, c.cuda)

@@ -21,7 +21,7 @@ func pythonChecks() []Check {
 		packageDriver("onnxruntime-driver", "ONNX Runtime", "onnxruntime-gpu"), packageDriver("tensorflow-driver", "TensorFlow", "tensorflow"),
 		packageDriver("jax-driver", "JAX", jaxPlugins()...), packageDriver("cupy-driver", "CuPy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
 		torchCards(), torchCompanions(),
-		onnxBoth(), onnxBuild(), onnxLibraries(), onnxCards(), tensorflowBuild(), buildByName(), tensorflowLibraries(), jaxBuild(), jaxLibraries(), jaxCards(),
+		onnxBoth(), onnxBuild(), onnxLibraries(), onnxCards(), tensorflowBuild(), buildByName(), llamaBuild(), tensorflowLibraries(), jaxBuild(), jaxLibraries(), jaxCards(),
 		wheelsMixed(), pathOverWheels(), pythonRuns(), tensorCores(),
 	}
 }

@@ -103,6 +103,55 @@ func buildByName() Check {
 	})}
 }
 
+func llamaBuild() Check {
+	const readme = "abetlen/llama-cpp-python: README.md"
+	page := Page{
+		Code: "llama-cpp-build", Title: "llama-cpp-python is the build for the CPU",
+		Text: "`llama-cpp-python` has one name for all its builds. `pip install llama-cpp-python` compiles it for the CPU alone; it imports without a word, and models run on the CPU whatever `n_gpu_layers` says. A build for CUDA has `libggml-cuda.so` in its folder `llama_cpp/lib`, or, in older versions, libraries that load cudart and cuBLAS. `python -c 'import llama_cpp; print(llama_cpp.llama_supports_gpu_offload())'` says the same.\n\n" +
+			"The project has wheels for CUDA in indexes of their own (`cu118`, `cu121` to `cu125`, `cu130`, `cu132`), for GPUs from compute capability 6.0 on; they load cudart and cuBLAS from the system. PyPI has sources only: with both indexes pip takes those where they are newer than the wheels, and compiles for the CPU again. With a CUDA toolkit, `-C cmake.args=-DGGML_CUDA=on` compiles it for CUDA.",
+		From: []string{readme, "abetlen/llama-cpp-python: CMakeLists.txt", "abetlen/llama-cpp-python: .github/workflows/build-wheels-cuda.yaml", "abetlen/llama-cpp-python issue 2068", "abetlen/llama-cpp-python issue 1872", "conda-forge/llama.cpp-feedstock: recipe/recipe.yaml"},
+	}
+	return Check{Page: page, Look: withDevices(page.Code, "every llama-cpp-python has code for the GPUs here", []string{"llama-cpp-python"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
+		if k, found := condaCPU(p, "llama-cpp"); found {
+			k.Name = "llama.cpp"
+			return condaBuild(s, p, k)
+		}
+		k, found := installed(p, "llama-cpp-python")
+		usesGPU := slices.ContainsFunc(p.Llama, func(name string) bool {
+			return slices.ContainsFunc([]string{"libggml-cuda", "libcudart.", "libcublas.", "libcuda.", "libggml-vulkan", "libvulkan."}, func(part string) bool { return strings.HasPrefix(name, part) })
+		})
+		switch {
+		case !found || usesGPU || byConda(p, "llama-cpp-python") || !has(s, gpu.NVIDIA):
+			return nil
+		case p.Llama == nil:
+			return []Finding{{Severity: Unknown, Seen: k.Name + " " + k.Version + " has no libraries in llama_cpp/lib, so it cannot be told what it was built for"}}
+		}
+		return []Finding{{Severity: Warning, Seen: k.Name + " " + k.Version + " is built for the CPU alone: none of its libraries uses CUDA", Why: "models run on the CPU, without an error, whatever n_gpu_layers says", Do: installLlama(s, p)}}
+	})}
+}
+
+// installLlama is the command that installs llama-cpp-python for CUDA: a wheel that this driver and all GPUs here can run, or else
+// its sources.
+func installLlama(s hostinfo.Site, p hostinfo.Python) string {
+	const again = "--force-reinstall --no-deps --no-cache-dir "
+	source := "with a CUDA toolkit: " + pip(p, again+"--no-binary llama-cpp-python llama-cpp-python -C cmake.args=-DGGML_CUDA=on")
+	for _, wheel := range []struct {
+		cuda          string
+		lowest, above gpu.Capability // above are cards that it has no code for
+	}{
+		{"12.4", gpu.Capability{Major: 6}, gpu.Capability{Major: 99}},
+		{"11.8", gpu.Capability{Major: 6}, gpu.Capability{Major: 9}},
+	} {
+		runs, known := compat.DriverRuns(driverVersion(s), wheel.cuda)
+		isOutside := func(c gpu.Capability) bool { return !c.AtLeast(wheel.lowest) || c.AtLeast(wheel.above) }
+		if known && runs && !slices.ContainsFunc(capabilities(s), isOutside) {
+			index := "https://abetlen.github.io/llama-cpp-python/whl/cu" + strings.ReplaceAll(wheel.cuda, ".", "")
+			return pip(p, again+"llama-cpp-python -i "+index) + ", or " + source
+		}
+	}
+	return source
+}
+
 // swapFitting says how pip replaces a package by a build that the driver and all GPUs here can run: the newest release, or the
 // last one for an older CUDA. With a driver that runs none it says so.
 func swapFitting(s hostinfo.Site, p hostinfo.Python, out, requirement string) string {

@@ -76,6 +76,13 @@ func onnxFor(cuda string, packages ...string) hostinfo.Python {
 	return p
 }
 
+// llama is an environment with these libraries of llama-cpp-python.
+func llama(libraries []string, packages ...string) hostinfo.Python {
+	p := venv(packages...)
+	p.Llama = libraries
+	return p
+}
+
 func inactive(p hostinfo.Python) hostinfo.Python {
 	p.Active = false
 	return p
@@ -235,6 +242,15 @@ func pythonSightings() []sighting {
 		{"tensorflow-build", "by conda, for the CPU", pythons(ada, venv("conda:tensorflow==2.18.0=cpu_py312h69ecde4_0", "conda:tensorflow-base==2.18.0=cpu_py312h69ecde4_0")), Warning},
 		{"tensorflow-build", "by Anaconda, for the CPU", pythons(ada, venv("conda:tensorflow-base==2.12.0=mkl_py39h9d3c7d1_0")), Warning},
 		{"tensorflow-build", "by conda, for CUDA", pythons(ada, venv("conda:tensorflow==2.18.0=cuda126py312h92f8ef8_200")), OK},
+		{"llama-cpp-build", "for the CPU", pythons(ada, llama([]string{"libllama.so", "libggml-base.so", "libc.so.6", "libggml-cpu.so"}, "llama-cpp-python==0.3.9")), Warning},
+		{"llama-cpp-build", "for the CPU, in an environment that is not in use", pythons(ada, inactive(llama([]string{"libllama.so"}, "llama-cpp-python==0.3.9"))), Info},
+		{"llama-cpp-build", "for CUDA", pythons(ada, llama([]string{"libllama.so", "libggml-cuda.so"}, "llama-cpp-python==0.3.9")), OK},
+		{"llama-cpp-build", "for CUDA, in one library", pythons(ada, llama([]string{"libllama.so", "libc.so.6", "libcublas.so.12"}, "llama-cpp-python==0.2.57")), OK},
+		{"llama-cpp-build", "for Vulkan", pythons(ada, llama([]string{"libllama.so", "libggml-vulkan.so"}, "llama-cpp-python==0.3.9")), OK},
+		{"llama-cpp-build", "its libraries are elsewhere", pythons(ada, venv("llama-cpp-python==0.3.9")), Unknown},
+		{"llama-cpp-build", "by conda, for CUDA", pythons(ada, venv("llama-cpp-python==0.3.34", "conda:llama-cpp-python==0.3.34=py312h7bbf5b1_1", "conda:llama-cpp==9923=cuda129_h8a0e5f5_0")), OK},
+		{"llama-cpp-build", "by conda, for the CPU", pythons(ada, venv("llama-cpp-python==0.3.34", "conda:llama-cpp-python==0.3.34=py312h7bbf5b1_1", "conda:llama-cpp==9923=cpu_mkl_h8a0e5f5_0")), Warning},
+		{"llama-cpp-build", "on a machine without a GPU", pythons(none, llama([]string{"libllama.so"}, "llama-cpp-python==0.3.9")), OK},
 		{"build-by-name", "Faiss for the CPU", pythons(ada, venv("faiss-cpu==1.11.0")), Info},
 		{"build-by-name", "PaddlePaddle for the CPU", pythons(ada, venv("paddlepaddle==3.1.0")), Info},
 		{"build-by-name", "Faiss in both builds", pythons(ada, venv("faiss-cpu==1.11.0", "faiss-gpu-cu12==1.11.0")), OK},
@@ -400,6 +416,17 @@ func TestPythonSays(t *testing.T) {
 			"/home/ann/venv/bin/python3 -m pip uninstall onnxruntime && /home/ann/venv/bin/python3 -m pip install 'onnxruntime-gpu==1.26.*'", pythons(cards("580.65.06", "6.1"), venv("onnxruntime==1.20.1"))},
 		{"onnxruntime-build", "in /home/ann/venv (Python 3.11), onnxruntime 1.20.1 is the build for the CPU",
 			"update the NVIDIA driver first: no release of onnxruntime-gpu runs with this one and these GPUs", pythons(cards("440.118.02", "7.5"), venv("onnxruntime==1.20.1"))},
+		{"llama-cpp-build", "in /home/ann/venv (Python 3.11), llama-cpp-python 0.3.9 is built for the CPU alone: none of its libraries uses CUDA",
+			"/home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps --no-cache-dir llama-cpp-python -i https://abetlen.github.io/llama-cpp-python/whl/cu124, or with a CUDA toolkit: " +
+				"/home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps --no-cache-dir --no-binary llama-cpp-python llama-cpp-python -C cmake.args=-DGGML_CUDA=on", pythons(cards("535.183.01", "8.9"), llama([]string{"libllama.so"}, "llama-cpp-python==0.3.9"))},
+		{"llama-cpp-build", "in /home/ann/venv (Python 3.11), llama-cpp-python 0.3.9 is built for the CPU alone: none of its libraries uses CUDA",
+			"/home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps --no-cache-dir llama-cpp-python -i https://abetlen.github.io/llama-cpp-python/whl/cu118, or with a CUDA toolkit: " +
+				"/home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps --no-cache-dir --no-binary llama-cpp-python llama-cpp-python -C cmake.args=-DGGML_CUDA=on", pythons(cards("470.256.02", "8.0"), llama([]string{"libllama.so"}, "llama-cpp-python==0.3.9"))},
+		{"llama-cpp-build", "in /home/ann/venv (Python 3.11), llama-cpp-python 0.3.9 is built for the CPU alone: none of its libraries uses CUDA",
+			"with a CUDA toolkit: /home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps --no-cache-dir --no-binary llama-cpp-python llama-cpp-python -C cmake.args=-DGGML_CUDA=on",
+			pythons(cards("535.183.01", "5.2"), llama([]string{"libllama.so"}, "llama-cpp-python==0.3.9"))},
+		{"llama-cpp-build", "in /home/ann/venv (Python 3.11), llama.cpp 9923 is conda's build for the CPU (cpu_mkl_h8a0e5f5_0)",
+			"conda install -p /home/ann/venv -c conda-forge 'llama.cpp=*=*cuda*'", pythons(cards("535.183.01", "8.9"), venv("conda:llama-cpp-python==0.3.34=py312h7bbf5b1_1", "conda:llama-cpp==9923=cpu_mkl_h8a0e5f5_0"))},
 		{"tensorflow-build", "in /home/ann/venv (Python 3.11), tensorflow-cpu 2.18.0 uses the CPU alone, as its name says",
 			"/home/ann/venv/bin/python3 -m pip uninstall tensorflow-cpu && /home/ann/venv/bin/python3 -m pip install 'tensorflow[and-cuda]'", pythons(cards("535.183.01", "8.6"), venv("tensorflow-cpu==2.18.0"))},
 		{"tensorflow-build", "in /home/ann/venv (Python 3.11), tensorflow-cpu 2.18.0 uses the CPU alone, as its name says",

@@ -9,9 +9,10 @@ type Python struct {
 	Active      bool      // the caller's PATH, VIRTUAL_ENV or CONDA_PREFIX selects it
 	Packages    []Package // installed, by name as PyPI normalises it
 	Torch       *Torch
-	ONNX        string  // CUDA that ONNX Runtime was built for: "12.8"; "" unknown
-	Problem     string  // what could not be read
-	Ran         []Probe // --run: the result of importing; nil when not requested
+	ONNX        string   // CUDA that ONNX Runtime was built for: "12.8"; "" unknown
+	Llama       []string // libraries of llama-cpp-python and those that they load: "libggml-cuda.so", "libcudart.so.12"; nil unknown
+	Problem     string   // what could not be read
+	Ran         []Probe  // --run: the result of importing; nil when not requested
 }
 
 // Package is one installed distribution.

@@ -16,6 +16,7 @@ type Folder struct {
 	Names   []string // its files and folders, sorted; at most 20,000
 	Torch   []byte   // content of torch/version.py; nil if there is none
 	ONNX    []byte   // content of onnxruntime/capi/build_and_package_info.py; nil if there is none
+	Llama   []string // libraries of llama_cpp, and the names of those that they load; nil if there are none
 	Problem string   // why it could not be listed
 }
 
@@ -100,6 +101,9 @@ func (w Where) list(ctx context.Context, paths []string) []Folder {
 		}
 		if _, has := slices.BinarySearch(f.Names, "onnxruntime"); has {
 			f.ONNX = w.readFile(filepath.Join(path, "onnxruntime/capi/build_and_package_info.py"))
+		}
+		if _, has := slices.BinarySearch(f.Names, "llama_cpp"); has {
+			f.Llama = slices.Concat(w.linked(filepath.Join(path, "llama_cpp/lib")), w.linked(filepath.Join(path, "llama_cpp"))) // before 0.2.80 there was no lib
 		}
 		folders = append(folders, f)
 	}

@@ -1,0 +1,60 @@
+package pyenv
+
+import (
+	"debug/elf"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// mostOfELF is how much is read of one library, in bytes: its tables, not its code.
+const mostOfELF = 32 << 20
+
+// linked lists the shared libraries in a folder, and the names of those that they load; nil where it has none.
+func (w Where) linked(folder string) []string {
+	var all []string
+	names, _ := w.names(folder)
+	for _, name := range names {
+		if strings.Contains(name, ".so") {
+			all = append(append(all, name), w.needed(filepath.Join(folder, name))...)
+		}
+	}
+	return all
+}
+
+// needed lists the names of the libraries that a shared library loads (DT_NEEDED); none where it cannot be read.
+func (w Where) needed(path string) []string {
+	f, err := os.OpenFile(w.at(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+
+	library, err := elf.NewFile(&rationed{f, mostOfELF})
+	if err != nil {
+		return nil
+	}
+	names, _ := library.ImportedLibraries()
+	return names
+}
+
+// rationed ends reading after so many bytes: a broken library may name tables of any size.
+type rationed struct {
+	file io.ReaderAt
+	left int
+}
+
+func (r *rationed) ReadAt(p []byte, at int64) (int, error) {
+	r.left -= len(p)
+	if r.left < 0 {
+		return 0, errors.New("its tables are too large")
+	}
+	return r.file.ReadAt(p, at)
+}
