@@ -84,7 +84,8 @@ func otherReadings(s hostinfo.Site) hostinfo.Site {
 // aboutGPUs: a distribution that doctor has rules about, or that brings CUDA along.
 func aboutGPUs(name string) bool {
 	return slices.ContainsFunc([]string{"nvidia-", "torch", "pytorch", "triton", "tensorflow", "jax", "onnxruntime", "cupy", "cuda-", "cudnn", "cudatoolkit", "nccl", "libcu",
-		"rocm", "numba", "numpy", "vllm", "flash-attn", "xformers", "bitsandbytes", "deepspeed", "accelerate", "transformers", "lightning"},
+		"rocm", "numba", "numpy", "vllm", "flash-attn", "xformers", "bitsandbytes", "deepspeed", "accelerate", "transformers", "lightning",
+		"llama-cpp", "ctranslate2", "faster-whisper", "faiss", "paddlepaddle", "mxnet", "mkl"},
 		func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 

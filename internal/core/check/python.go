@@ -20,8 +20,9 @@ func pythonChecks() []Check {
 		pythonEnvironments(), torchBuild(), torchDriver(), // what the driver cannot run is of no use, whatever it lacks besides
 		packageDriver("onnxruntime-driver", "ONNX Runtime", "onnxruntime-gpu"), packageDriver("tensorflow-driver", "TensorFlow", "tensorflow"),
 		packageDriver("jax-driver", "JAX", jaxPlugins()...), packageDriver("cupy-driver", "CuPy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
+		packageDriver("ctranslate2-driver", "CTranslate2", "ctranslate2"),
 		torchCards(), torchCompanions(),
-		onnxBoth(), onnxBuild(), onnxLibraries(), onnxCards(), tensorflowBuild(), buildByName(), llamaBuild(), tensorflowLibraries(), jaxBuild(), jaxLibraries(), jaxCards(),
+		onnxBoth(), onnxBuild(), onnxLibraries(), onnxCards(), tensorflowBuild(), buildByName(), llamaBuild(), tensorflowLibraries(), jaxBuild(), jaxLibraries(), jaxCards(), translateLibraries(),
 		wheelsMixed(), pathOverWheels(), pythonRuns(), tensorCores(),
 	}
 }

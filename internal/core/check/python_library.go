@@ -15,6 +15,7 @@ const (
 	onnxNeeds       = "https://onnxruntime.ai/docs/execution-providers/CUDA-ExecutionProvider.html#requirements"
 	tensorflowNeeds = "https://www.tensorflow.org/install/source#gpu"
 	jaxNeeds        = "https://docs.jax.dev/en/latest/installation.html"
+	translateNeeds  = "SYSTRAN/faster-whisper: README.md"
 )
 
 // onnxFamily lists packages that all install the same folder, onnxruntime. Source: onnxruntime.ai/docs/install.
@@ -122,7 +123,7 @@ func fits(version, needed string) bool {
 }
 
 // missing lists the libraries that a package needs and that are not installed: "cuDNN 9 (there is 8.9.7)".
-func missing(s hostinfo.Site, p hostinfo.Python, n compat.Needs, minor bool) (lacks []string) {
+func missing(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, n compat.Needs, minor bool) (lacks []string) {
 	cuda, _ := compat.Major(n.CUDA)
 	need := func(l library, version string) {
 		if !minor {
@@ -140,6 +141,9 @@ func missing(s hostinfo.Site, p hostinfo.Python, n compat.Needs, minor bool) (la
 		lacks = append(lacks, word)
 	}
 	for _, l := range cudaLibraries() {
+		if k.Name == "ctranslate2" && l.name == "cudart" { // it is linked into it
+			continue
+		}
 		need(l, fmt.Sprint(cuda))
 	}
 	if n.CUDNN != "" {
@@ -179,7 +183,7 @@ func libraryFinding(s hostinfo.Site, p hostinfo.Python, k hostinfo.Package, mino
 	if !known || !has(s, gpu.NVIDIA) {
 		return nil
 	}
-	lacks := missing(s, p, n, minor)
+	lacks := missing(s, p, k, n, minor)
 	if len(lacks) == 0 {
 		return nil
 	}
@@ -362,7 +366,7 @@ func packageDriver(code, name string, packages ...string) Check {
 		Code: code, Title: "The NVIDIA driver is too old for " + name + "'s CUDA",
 		Text: name + " needs a driver that is new enough for the CUDA major version it was built for: 450.80.02 or newer for CUDA 11, 525 for CUDA 12, 580 for CUDA 13. With an older driver it does not use the GPU: it says that the driver is insufficient, or works on the CPU.\n\n" +
 			"Update the driver, or install a release for an older CUDA.",
-		From: []string{cudaMinor, cudaNotes, map[string]string{"ONNX Runtime": onnxNeeds, "TensorFlow": tensorflowNeeds, "JAX": jaxNeeds, "CuPy": "https://docs.cupy.dev/en/stable/install.html"}[name]},
+		From: []string{cudaMinor, cudaNotes, map[string]string{"ONNX Runtime": onnxNeeds, "TensorFlow": tensorflowNeeds, "JAX": jaxNeeds, "CuPy": "https://docs.cupy.dev/en/stable/install.html", "CTranslate2": translateNeeds}[name]},
 	}
 	return Check{Page: page, Look: withDevices(page.Code, "the driver is new enough for every "+name, packages, func(s hostinfo.Site, p hostinfo.Python) []Finding {
 		var bad []Finding
