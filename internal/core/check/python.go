@@ -21,7 +21,7 @@ func pythonChecks() []Check {
 		packageDriver("onnxruntime-driver", "ONNX Runtime", "onnxruntime-gpu"), packageDriver("tensorflow-driver", "TensorFlow", "tensorflow"),
 		packageDriver("jax-driver", "JAX", jaxPlugins()...), packageDriver("cupy-driver", "CuPy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x"),
 		packageDriver("ctranslate2-driver", "CTranslate2", "ctranslate2"),
-		torchCards(), torchCompanions(),
+		torchCards(), torchCompanions(), torchMKL(),
 		onnxBoth(), onnxBuild(), onnxLibraries(), onnxCards(), tensorflowBuild(), buildByName(), llamaBuild(), tensorflowLibraries(), jaxBuild(), jaxLibraries(), jaxCards(), translateLibraries(),
 		wheelsMixed(), pathOverWheels(), pythonRuns(), tensorCores(),
 	}

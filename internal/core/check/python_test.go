@@ -195,6 +195,14 @@ func pythonSightings() []sighting {
 		{"torch-companions", "torchaudio for the CPU", pythons(ada, built(venv("torch==2.5.1+cu124", "torchaudio==2.5.1+cpu"), "12.4", "")), Warning},
 		{"torch-companions", "of the same major version", pythons(ada, built(venv("torch==2.5.1+cu124", "torchvision==0.20.1+cu121", "torchaudio==2.5.1"), "12.4", "")), OK},
 
+		{"torch-mkl", "too new", pythons(ada, built(venv("torch==2.0.1", "conda:pytorch==2.0.1=py3.10_cuda11.8_cudnn8.7.0_0", "conda:mkl==2024.2.2=ha957f24_16"), "11.8", "")), Error},
+		{"torch-mkl", "too new, on a machine without a GPU", pythons(none, built(venv("torch==2.4.1", "conda:pytorch==2.4.1=py3.12_cpu_0", "conda:mkl==2024.1.0=ha957f24_693"), "", "")), Error},
+		{"torch-mkl", "too new, in an environment that is not in use", pythons(ada, inactive(venv("conda:pytorch==2.0.1=py3.10_cuda11.8_cudnn8.7.0_0", "conda:mkl==2025.0.0=hacee8c2_941"))), Info},
+		{"torch-mkl", "old enough", pythons(ada, venv("conda:pytorch==2.0.1=py3.10_cuda11.8_cudnn8.7.0_0", "conda:mkl==2024.0.0=ha957f24_49657")), OK},
+		{"torch-mkl", "a PyTorch that was made for it", pythons(ada, venv("conda:pytorch==2.5.1=py3.12_cuda12.4_cudnn9.1.0_0", "conda:mkl==2025.0.0=hacee8c2_941")), OK},
+		{"torch-mkl", "conda-forge's, which asks for its own", pythons(ada, venv("conda:pytorch==2.4.1=cuda120_py311hf6aebf2_304", "conda:mkl==2024.2.2=ha957f24_16")), OK},
+		{"torch-mkl", "a wheel beside it", pythons(ada, built(venv("torch==2.0.1", "conda:mkl==2024.2.2=ha957f24_16"), "11.7", "")), OK},
+
 		{"onnxruntime-both", "CPU and GPU", pythons(ada, venv("onnxruntime==1.22.0", "onnxruntime-gpu==1.20.1")), Warning},
 		{"onnxruntime-both", "CPU and GPU, elsewhere", pythons(ada, inactive(venv("onnxruntime==1.22.0", "onnxruntime-gpu==1.20.1"))), Info},
 		{"onnxruntime-both", "one", pythons(ada, venv("onnxruntime-gpu==1.20.1", "onnx==1.16.0", "onnxruntime-extensions==0.13.0")), OK},
@@ -451,6 +459,8 @@ func TestPythonSays(t *testing.T) {
 			"before the program starts: export LD_LIBRARY_PATH=/home/ann/venv/lib/python3.11/site-packages/nvidia/cublas/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}", pythons(cards("535.183.01", "8.9"), venv("ctranslate2==4.8.1", "nvidia-cublas-cu12==12.4.5.8"))},
 		{"ctranslate2-driver", "in /home/ann/venv (Python 3.11), ctranslate2 4.5.0 is built for CUDA 12, which needs driver 525 or newer; this machine has 470.256.02",
 			"install NVIDIA driver 525 or newer, or: /home/ann/venv/bin/python3 -m pip install 'ctranslate2==3.24.*'", pythons(cards("470.256.02", "8.0"), venv("ctranslate2==4.5.0"))},
+		{"torch-mkl", "in /home/ann/venv (Python 3.11), mkl 2024.2.2 is installed with PyTorch 2.0.1, which was linked with one before 2024.1",
+			"conda install -p /home/ann/venv 'mkl<2024.1'", pythons(cards("535.183.01", "8.9"), venv("conda:pytorch==2.0.1=py3.10_cuda11.8_cudnn8.7.0_0", "conda:mkl==2024.2.2=ha957f24_16"))},
 		{"tensorflow-build", "in /home/ann/venv (Python 3.11), tensorflow-cpu 2.18.0 uses the CPU alone, as its name says",
 			"/home/ann/venv/bin/python3 -m pip uninstall tensorflow-cpu && /home/ann/venv/bin/python3 -m pip install 'tensorflow[and-cuda]'", pythons(cards("535.183.01", "8.6"), venv("tensorflow-cpu==2.18.0"))},
 		{"tensorflow-build", "in /home/ann/venv (Python 3.11), tensorflow-cpu 2.18.0 uses the CPU alone, as its name says",

@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/compat"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/hostinfo"
+	"gpuard/internal/core/shellquote"
 )
 
 // Sources of the rules about PyTorch and CUDA.
@@ -300,5 +301,30 @@ func torchCompanions() Check {
 				Do:  pip(p, fmt.Sprintf("--force-reinstall --no-deps %s==%s -i https://download.pytorch.org/whl/cu%s", name, number, strings.ReplaceAll(t.cuda, ".", "")))})
 		}
 		return bad
+	})}
+}
+
+func torchMKL() Check {
+	page := Page{
+		Code: "torch-mkl", Title: "conda's MKL is too new for PyTorch",
+		Text: "The builds of PyTorch of the channel `pytorch` load MKL from the environment, and ask for any version of it. MKL 2024.1 lost a function that those before 2.5 were linked with: `import torch` fails with \"undefined symbol: iJIT_NotifyEvent\", and nothing else is wrong. PyTorch's wheels have their MKL inside, and conda-forge's builds ask for the one they were made with.\n\n" +
+			"Install MKL 2024.0 or older beside them, and write `mkl<2024.1` into the environment file; or take PyTorch 2.5 or newer.",
+		From: []string{"pytorch/pytorch issue 123097", "pytorch/builder: conda/pytorch-nightly/meta.yaml"},
+	}
+	return Check{Page: page, Look: inPythons(page.Code, "every PyTorch of conda can load its MKL", []string{"pytorch"}, func(_ hostinfo.Site, p hostinfo.Python) []Finding {
+		ofConda := func(name string) hostinfo.Package {
+			i := slices.IndexFunc(p.Packages, func(k hostinfo.Package) bool { return k.From == "conda" && k.Name == name })
+			if i < 0 {
+				return hostinfo.Package{}
+			}
+			return p.Packages[i]
+		}
+		torch, mkl := ofConda("pytorch"), ofConda("mkl")
+		isOfChannel := strings.HasPrefix(torch.Build, "py3.") // conda-forge writes py310 or cuda126_…
+		if !isOfChannel || compat.Compare(torch.Version, "2.5") >= 0 || compat.Compare(mkl.Version, "2024.1") < 0 {
+			return nil
+		}
+		return []Finding{{Severity: Error, Seen: fmt.Sprintf("mkl %s is installed with PyTorch %s, which was linked with one before 2024.1", mkl.Version, torch.Version),
+			Why: "import torch fails: undefined symbol: iJIT_NotifyEvent", Do: "conda install -p " + shellquote.Sh(p.Prefix) + " 'mkl<2024.1'"}}
 	})}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func settingRules() []Rule {
-	return []Rule{assignmentAsProgram(), cutAtBlank(), cutAtComma(), dollarKept(), onnxTwice(), cudaTwice()}
+	return []Rule{assignmentAsProgram(), cutAtBlank(), cutAtComma(), dollarKept(), onnxTwice(), cudaTwice(), mklTooNew()}
 }
 
 const (

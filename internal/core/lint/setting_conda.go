@@ -99,6 +99,68 @@ func cudaTwice() Rule {
 	}
 }
 
+func mklTooNew() Rule {
+	const code = "mkl-beside-pytorch"
+	return Rule{
+		Page: check.Page{
+			Code:  code,
+			Title: "An older PyTorch of conda may get an MKL that it cannot load",
+			Text: "The builds of PyTorch before 2.5 of the channel `pytorch` ask for any MKL, and conda takes the newest. From 2024.1 on it lacks a function that they need: the environment is made without a complaint, and `import torch` fails with \"undefined symbol: iJIT_NotifyEvent\".\n\n" +
+				"Write `mkl<2024.1` beside it. PyTorch 2.5 and newer, its wheels and conda-forge's builds have no such limit.",
+			From: []string{"pytorch/pytorch issue 123097", "pytorch/builder: conda/pytorch-nightly/meta.yaml"},
+		},
+		Severity: check.Warning,
+		Bad: []Example{
+			{"environment.yml", "name: train\nchannels: [pytorch, nvidia, conda-forge]\ndependencies:\n  - python=3.10\n  - pytorch::pytorch=2.0.1\n  - pytorch::pytorch-cuda=11.8\n"},
+			{"newer.environment.yml", "name: train\ndependencies:\n  - pytorch==1.13.1\n  - pytorch-cuda=11.7\n  - mkl>=2024.1\n"},
+		},
+		Good: []Example{
+			{"environment.yml", "name: train\ndependencies:\n  - pytorch=2.0.1\n  - pytorch-cuda=11.8\n  - mkl<2024.1\n"},
+			{"pinned.environment.yml", "name: train\ndependencies:\n  - pytorch::pytorch=2.3\n  - mkl=2024.0\n"},
+			{"later.environment.yml", "name: train\ndependencies:\n  - pytorch=2.5.1\n  - pytorch-cuda=12.4\n"},
+			{"forge.environment.yml", "name: train\nchannels: [conda-forge]\ndependencies:\n  - pytorch=2.3\n  - mkl\n"},
+		},
+		Look: func(f File) []Finding {
+			var torch *Step
+			isOfChannel := false
+			for i, s := range f.Steps {
+				if f.Kind != Conda || s.Do != Setting || strings.Contains(s.Name, ".pip") {
+					continue
+				}
+				text := s.Value.Text
+				channel, name, hasChannel := strings.Cut(text, "::")
+				if hasChannel {
+					text = name
+				}
+				switch normal(text) {
+				case "mkl":
+					if oldMKL().MatchString(text) {
+						return nil
+					}
+				case "pytorch-cuda", "cpuonly": // the channel pytorch alone has these
+					isOfChannel = true
+				case "pytorch":
+					isOfChannel = isOfChannel || hasChannel && channel == "pytorch"
+					if oldPytorch().MatchString(text) {
+						torch = &f.Steps[i]
+					}
+				}
+			}
+			if torch == nil || !isOfChannel {
+				return nil
+			}
+			return []Finding{{Finding: check.Finding{Code: code, Severity: check.Warning, Seen: torch.Value.Text + " takes any MKL, and cannot load those from 2024.1 on",
+				Why: "import torch fails: undefined symbol: iJIT_NotifyEvent", Do: "add mkl<2024.1 to the dependencies"}, At: torch.At}}
+		},
+	}
+}
+
+// oldPytorch are requirements of one PyTorch before 2.5, and oldMKL those that end before MKL 2024.1.
+var (
+	oldPytorch = pattern(`^pytorch\s*={1,2}\s*(1|2\.[0-4])(\D|$)`)
+	oldMKL     = pattern(`^mkl.*(<|<=|={1,2})\s*(20[01][0-9]|202[0-3]|2024\.0)(\D|$)|^mkl.*<\s*2024(\.1)?(\D|$)`)
+)
+
 // oldTorch are requirements of a PyTorch whose wheel has CUDA 11 or older: before 2.1.
 var oldTorch = pattern(`(==|<|<=|~=)\s*(0|1|2\.0)(\.|$|\*)`)
 
