@@ -63,6 +63,7 @@ func survey(ctx context.Context, host *machine.Host, of string, run bool) (hosti
 	look(l, "containers", usual, &s.Containers, siteContainers)
 	look(l, "limits", usual, &s.Limits, siteLimits)
 	look(l, "NCCL's settings", usual, &s.NCCL, siteNCCL)
+	look(l, "accelerate's settings", usual, &s.Accelerate, siteAccelerate)
 	look(l, "the state folder", usual, &s.State, siteState)
 	look(l, "configuration files", usual, &s.Policy, sitePolicy)
 	look(l, "the kernel's log", usual, &s.Log, siteLog)
@@ -192,6 +193,6 @@ func elsewhere(s *hostinfo.Site) {
 	s.Driver, s.Cards, s.Nodes = hostinfo.Failed[hostinfo.Driver](why), hostinfo.Failed[[]hostinfo.Card](why), hostinfo.Failed[[]hostinfo.Node](why)
 	s.Libraries, s.Toolkits, s.Pythons = hostinfo.Failed[[]hostinfo.Library](why), hostinfo.Failed[[]hostinfo.Toolkit](why), hostinfo.Failed[[]hostinfo.Python](why)
 	s.Containers, s.Limits, s.NCCL = hostinfo.Failed[hostinfo.Containers](why), hostinfo.Failed[hostinfo.Limits](why), hostinfo.Failed[[]hostinfo.NCCLFile](why)
-	s.Policy = hostinfo.Failed[hostinfo.Policy](why)
+	s.Accelerate, s.Policy = hostinfo.Failed[hostinfo.Accelerate](why), hostinfo.Failed[hostinfo.Policy](why)
 	s.State, s.Log = hostinfo.Failed[hostinfo.State](why), hostinfo.Failed[[]hostinfo.Error](why)
 }

@@ -23,7 +23,7 @@ func pythonChecks() []Check {
 		packageDriver("ctranslate2-driver", "CTranslate2", "ctranslate2"),
 		torchCards(), torchCompanions(), torchMKL(),
 		onnxBoth(), onnxBuild(), onnxLibraries(), onnxCards(), tensorflowBuild(), buildByName(), llamaBuild(), tensorflowLibraries(), jaxBuild(), jaxLibraries(), jaxCards(), translateLibraries(),
-		wheelsMixed(), pathOverWheels(), pythonRuns(), tensorCores(),
+		wheelsMixed(), pathOverWheels(), accelerateGPUs(), pythonRuns(), tensorCores(),
 	}
 }
 

@@ -83,6 +83,12 @@ func llama(libraries []string, packages ...string) hostinfo.Python {
 	return p
 }
 
+// accelerated is a site with these GPUs in the settings of accelerate launch.
+func accelerated(s hostinfo.Site, ids string) hostinfo.Site {
+	s.Accelerate = hostinfo.Read(hostinfo.Accelerate{Path: "/home/ann/.cache/huggingface/accelerate/default_config.yaml", GPUIDs: ids, Line: 7})
+	return s
+}
+
 func inactive(p hostinfo.Python) hostinfo.Python {
 	p.Active = false
 	return p
@@ -344,6 +350,19 @@ func pythonSightings() []sighting {
 		{"library-path-over-wheels", "the wheels themselves", masked(libraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21")), hostinfo.Library{Name: "libcudnn.so.9", Path: "/home/ann/venv/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn.so.9", From: "LD_LIBRARY_PATH"}), "LD_LIBRARY_PATH=/home/ann/venv/lib/python3.11/site-packages/nvidia/cudnn/lib"), OK},
 		{"library-path-over-wheels", "libraries were not read", masked(blindLibraries(pythons(ada, venv("nvidia-cudnn-cu12==9.10.2.21"))), "LD_LIBRARY_PATH=/opt"), Unknown},
 
+		{"accelerate-gpu-ids", "two GPUs", accelerated(pythons(ada, venv("accelerate==1.2.0")), "0,1"), Warning},
+		{"accelerate-gpu-ids", "two GPUs of AMD", accelerated(pythons(amdOnly(), venv("accelerate==1.2.0")), "0,1"), Warning},
+		{"accelerate-gpu-ids", "in an environment that is not in use", accelerated(pythons(ada, inactive(venv("accelerate==1.2.0"))), "0,1"), Info},
+		{"accelerate-gpu-ids", "all", accelerated(pythons(ada, venv("accelerate==1.2.0")), "all"), OK},
+		{"accelerate-gpu-ids", "it does not say", accelerated(pythons(ada, venv("accelerate==1.2.0")), ""), OK},
+		{"accelerate-gpu-ids", "accelerate is not installed", accelerated(pythons(ada, venv("torch==2.9.0")), "0,1"), OK},
+		{"accelerate-gpu-ids", "on a machine without a GPU", accelerated(pythons(none, venv("accelerate==1.2.0")), "0,1"), OK},
+		{"accelerate-gpu-ids", "another user's file", func() hostinfo.Site {
+			s := pythons(cards("580.65.06", "8.9"), venv("accelerate==1.2.0"))
+			s.Accelerate = hostinfo.Failed[hostinfo.Accelerate]("/c/default_config.yaml belongs to another user")
+			return s
+		}(), Unknown},
+
 		{"python-runs", "an import fails", pythons(ada, ran(venv("torch==2.9.0"), hostinfo.Probe{Library: "torch", Problem: "ImportError: libcudnn.so.9"})), Error},
 		{"python-runs", "no device", pythons(ada, ran(venv("torch==2.9.0"), hostinfo.Probe{Library: "torch", Text: "2.9.0"})), Error},
 		{"python-runs", "a build for the CPU", pythons(ada, ran(venv("torch==2.9.0+cpu"), hostinfo.Probe{Library: "torch", Text: "2.9.0+cpu"})), Info},
@@ -461,6 +480,8 @@ func TestPythonSays(t *testing.T) {
 			"install NVIDIA driver 525 or newer, or: /home/ann/venv/bin/python3 -m pip install 'ctranslate2==3.24.*'", pythons(cards("470.256.02", "8.0"), venv("ctranslate2==4.5.0"))},
 		{"torch-mkl", "in /home/ann/venv (Python 3.11), mkl 2024.2.2 is installed with PyTorch 2.0.1, which was linked with one before 2024.1",
 			"conda install -p /home/ann/venv 'mkl<2024.1'", pythons(cards("535.183.01", "8.9"), venv("conda:pytorch==2.0.1=py3.10_cuda11.8_cudnn8.7.0_0", "conda:mkl==2024.2.2=ha957f24_16"))},
+		{"accelerate-gpu-ids", "in /home/ann/venv (Python 3.11), accelerate launch takes its GPUs from /home/ann/.cache/huggingface/accelerate/default_config.yaml, line 7: gpu_ids: 0,1",
+			"remove that line, or set gpu_ids to all: gpuard already gives the job its GPUs", accelerated(pythons(cards("535.183.01", "8.9"), venv("accelerate==1.2.0")), "0,1")},
 		{"tensorflow-build", "in /home/ann/venv (Python 3.11), tensorflow-cpu 2.18.0 uses the CPU alone, as its name says",
 			"/home/ann/venv/bin/python3 -m pip uninstall tensorflow-cpu && /home/ann/venv/bin/python3 -m pip install 'tensorflow[and-cuda]'", pythons(cards("535.183.01", "8.6"), venv("tensorflow-cpu==2.18.0"))},
 		{"tensorflow-build", "in /home/ann/venv (Python 3.11), tensorflow-cpu 2.18.0 uses the CPU alone, as its name says",

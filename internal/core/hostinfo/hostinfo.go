@@ -29,6 +29,7 @@ type Site struct {
 	Containers Answer[Containers]     // container toolkit, CDI, Docker
 	Limits     Answer[Limits]         // /dev/shm, locked memory, processor count
 	NCCL       Answer[[]NCCLFile]     // files that NCCL reads settings from
+	Accelerate Answer[Accelerate]     // the user's settings of accelerate launch
 	Policy     Answer[Policy]         // configuration files: which users may use which devices
 	State      Answer[State]          // gpuard's own folder, and what it can enforce here
 	Log        Answer[[]Error]        // errors of NVIDIA's driver in the kernel log; Problem where this user may not read it

@@ -37,3 +37,10 @@ type Probe struct {
 	Text    string // what it printed
 	Problem string // why it failed; "" when it did not
 }
+
+// Accelerate is the file from which accelerate launch takes its settings.
+type Accelerate struct {
+	Path   string
+	GPUIDs string // value of gpu_ids; "" where it does not say
+	Line   int    // of that key
+}
