@@ -222,6 +222,14 @@ func TestDoctor(t *testing.T) {
 		{"TensorFlow for the CPU by name", a100s(1), func(w *patient) (env, args []string) {
 			return nil, []string{"--for", w.venv("tensorflow-cpu 2.18.0")}
 		}, []string{"warning tensorflow-build"}, "true", []string{"but not every one", "tensorflow-cpu 2.18.0 uses the CPU alone"}},
+		{"llama-cpp-python for the CPU", a100s(1), func(w *patient) (env, args []string) {
+			w.file("home/ann/venv/lib/python3.11/site-packages/llama_cpp/lib/libllama.so", "")
+			return nil, []string{"--for", w.venv("llama-cpp-python 0.3.9")}
+		}, []string{"warning llama-cpp-build"}, "true", []string{"but not every one", "llama-cpp-python 0.3.9 is built for the CPU alone", "whl/cu124"}},
+		{"accelerate with GPUs of its own", a100s(1), func(w *patient) (env, args []string) {
+			w.file("hf/accelerate/default_config.yaml", "compute_environment: LOCAL_MACHINE\ngpu_ids: '1'\n")
+			return []string{"HF_HOME=" + filepath.Join(w.root, "hf")}, []string{"--for", w.venv("accelerate 1.2.0")}
+		}, []string{"warning accelerate-gpu-ids"}, "true", []string{"set gpu_ids to all: gpuard already gives the job its GPUs"}},
 		{"nouveau", a100s(2), func(w *patient) (env, args []string) {
 			w.FailInit(9)
 			w.gone("proc/driver/nvidia", "sys/module/nvidia", "usr/lib", "dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0", "dev/nvidia1")

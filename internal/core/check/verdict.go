@@ -77,9 +77,9 @@ func judge(s hostinfo.Site, findings []Finding, stops []string) Verdict {
 	return Verdict{new(true), will + ": " + devices(s), worst.Do}
 }
 
-// onCPU reports whether a finding says that a library of an environment in use works on the CPU alone.
+// onCPU reports whether a finding says that a library of an environment in use works on the CPU alone, or fails on a GPU.
 func onCPU(f Finding) bool {
-	return f.Severity == Warning && slices.Contains([]string{"torch-build", "onnxruntime-build", "jax-build", "tensorflow-build", "tensorflow-libraries", "driver-age"}, f.Code)
+	return f.Severity == Warning && slices.Contains([]string{"torch-build", "onnxruntime-build", "jax-build", "tensorflow-build", "tensorflow-libraries", "llama-cpp-build", "ctranslate2-libraries", "driver-age"}, f.Code)
 }
 
 // unfit is why no program runs when each device that answers and is not hidden must not get work; nil where one may.
