@@ -106,7 +106,7 @@ func TestManyFlows(t *testing.T) {
 		for i := range 3000 {
 			text += strings.ReplaceAll(line, "%d", fmt.Sprint(i))
 		}
-		read := Options{Env: visible.Env(os.Environ())}.parse(t.Context(), []source{{"train.py", lint.Python, []byte(text)}})
+		read := Options{Env: visible.Env(os.Environ())}.parse(t.Context(), []source{{path: "train.py", kind: lint.Python, text: []byte(text)}})
 		begun := processors(t)
 		read[0].look()
 		if used := processors(t) - begun; used > 20*time.Second {
@@ -120,7 +120,7 @@ func TestManyFlows(t *testing.T) {
 // TestManyMistakes: a file with a mistake in every line takes time by its lines, not by their square or cube.
 func TestManyMistakes(t *testing.T) {
 	text := strings.Repeat("export CUDA_VISIBLE_DEVICES=0-3\n", 3000)
-	read := Options{}.parse(t.Context(), []source{{"run.sh", lint.Shell, []byte(text)}})
+	read := Options{}.parse(t.Context(), []source{{path: "run.sh", kind: lint.Shell, text: []byte(text)}})
 	begun := processors(t)
 	var r Report
 	r.add(&read[0])

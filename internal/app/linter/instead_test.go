@@ -35,7 +35,7 @@ func TestInstead(t *testing.T) {
 		"run":              {"Dockerfile", "FROM a\nRUN CUDA_VISIBLE_DEVICES=1 cd p && python t.py > log\n", "prefix-on-first-command", "RUN cd p && CUDA_VISIBLE_DEVICES=1 python t.py > log"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			read := Options{}.parse(t.Context(), []source{{c.file, named(c.file), []byte(c.text)}})
+			read := Options{}.parse(t.Context(), []source{{path: c.file, kind: named(c.file), text: []byte(c.text)}})
 			var r Report
 			r.add(&read[0])
 			for _, f := range r.Findings {

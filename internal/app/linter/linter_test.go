@@ -72,7 +72,11 @@ func (e example) source(t *testing.T) source {
 	if kind == "" {
 		t.Fatalf("%s: cannot tell the format", e.where)
 	}
-	return source{e.Name, kind, []byte(e.Text)}
+	one := source{path: e.Name, kind: kind, text: []byte(e.Text)}
+	if isHook(e.Name) {
+		one.undo = &deactivation{}
+	}
+	return one
 }
 
 // corpus is every file below a folder; the path below it is the name, so that .github/workflows is possible.

@@ -31,12 +31,13 @@ type source struct {
 	path string
 	kind lint.Kind
 	text []byte
+	undo *deactivation // of a script that conda runs on activation, where it could be read
 }
 
 // collect finds the files and reads them. It searches folders in the order of names, and reads a file in several of the
 // paths once.
 func (o Options) collect(r *Report) ([]source, error) {
-	c := &collector{report: r, seen: map[string]bool{}}
+	c := &collector{report: r, seen: map[string]bool{}, hooks: map[string]*deactivation{}}
 	for _, p := range o.Paths {
 		if p == input {
 			text, err := io.ReadAll(io.LimitReader(o.Input, largest+1))
@@ -50,7 +51,7 @@ func (o Options) collect(r *Report) ([]source, error) {
 			if kind == "" {
 				return nil, &exit.Usage{Text: "cannot tell the format of standard input: say it with --as"}
 			}
-			c.addFile(source{input, kind, text})
+			c.addFile(source{path: input, kind: kind, text: text})
 			continue
 		}
 		info, err := os.Stat(p)
@@ -79,6 +80,7 @@ type collector struct {
 	report  *Report
 	seen    map[string]bool
 	sources []source
+	hooks   map[string]*deactivation // by the folder
 }
 
 // folder collects everything below root. It does not follow symbolic links below root: the target is found at its own
@@ -154,7 +156,7 @@ func (c *collector) file(p string, info fs.FileInfo, asked bool) {
 		}
 		return
 	}
-	c.addFile(source{p, kind, text})
+	c.addFile(source{p, kind, text, c.findUndo(p, same)})
 }
 
 // undecided reports whether the text of a file can say what its name does not: programs have no extension.
@@ -164,7 +166,10 @@ func undecided(p string) bool {
 }
 
 func (c *collector) problem(p, why string) {
-	c.report.Problems = append(c.report.Problems, Omission{p, "cannot read it: " + why})
+	problem := Omission{p, "cannot read it: " + why}
+	if !slices.Contains(c.report.Problems, problem) { // some are read for others, too
+		c.report.Problems = append(c.report.Problems, problem)
+	}
 }
 
 func (c *collector) addFile(s source) {

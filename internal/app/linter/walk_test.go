@@ -309,7 +309,7 @@ func TestNoNewMistakes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := Options{Env: visible.Env(os.Environ())}
-			read := o.parse(t.Context(), []source{{"a.sh", c.kind, []byte(c.before)}, {"a.sh", c.kind, []byte(c.after)}})
+			read := o.parse(t.Context(), []source{{path: "a.sh", kind: c.kind, text: []byte(c.before)}, {path: "a.sh", kind: c.kind, text: []byte(c.after)}})
 			found, _ := read[0].look()
 			if len(found) != 1 {
 				t.Fatalf("%d findings", len(found))

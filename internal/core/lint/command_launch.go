@@ -10,7 +10,7 @@ import (
 )
 
 func launchRules() []Rule {
-	return []Rule{tooManyProcesses(), deepspeedMask(), fixedPort(), rankOwnMask(), deviceBeyondMask(), fractionsOverOne(), condaMask()}
+	return []Rule{tooManyProcesses(), deepspeedMask(), fixedPort(), rankOwnMask(), deviceBeyondMask(), fractionsOverOne(), condaMask(), condaHook()}
 }
 
 func tooManyProcesses() Rule {

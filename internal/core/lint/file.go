@@ -32,6 +32,9 @@ type File struct {
 	Kind  Kind
 	Steps []Step
 
+	UndoPath string // of a script that conda runs on activation: the file where it should be undone; "" for any other
+	Undo     []File // of the same: the scripts that conda runs on deactivation
+
 	ways []flow // of Python, where they were followed already
 }
 

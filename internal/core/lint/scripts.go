@@ -26,7 +26,8 @@ func Scripts(f File) []File {
 // Expand puts the steps of each shell script within the file in the place of its Script step, with places in the file.
 // read reads one script; a script that it cannot read stays a Script step.
 func Expand(f File, read func(text string) (File, error)) File {
-	out := File{Path: f.Path, Kind: f.Kind}
+	out := f
+	out.Steps = nil
 	count := 0
 	for _, s := range f.Steps {
 		if s.Do != Script {

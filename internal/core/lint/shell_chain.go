@@ -133,7 +133,7 @@ func foreignAssignment() Rule {
 		Bad: []Example{
 			{"windows.sh", "#!/bin/bash\nset CUDA_VISIBLE_DEVICES=1\npython train.py\n"},
 			{"csh.sh", "#!/bin/bash\nsetenv CUDA_VISIBLE_DEVICES 1\npython train.py\n"},
-			{"etc/conda/activate.d/gpu.sh", "set -gx CUDA_VISIBLE_DEVICES 1\n"},
+			{"etc/conda/activate.d/gpu.sh", "set -gx CUDA_DEVICE_ORDER PCI_BUS_ID\n"},
 			{"blanks.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES = 1\npython train.py\n"},
 			{"blank.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES= 1\npython train.py\n"},
 			{"blank2.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES= 1\npython train.py\n"},
@@ -263,7 +263,7 @@ func hookForFish() Rule {
 			{"install.sh", "#!/bin/bash\ncp cuda_visible_devices.sh ~/.config/fish/conf.d/\n"},
 		},
 		Good: []Example{
-			{"etc/conda/activate.d/gpu.sh", "export CUDA_VISIBLE_DEVICES=1\n"},
+			{"etc/conda/activate.d/gpu.sh", "export CUDA_DEVICE_ORDER=PCI_BUS_ID\n"},
 			{"install.sh", "#!/bin/bash\ncp gpu.fish ~/.config/fish/conf.d/\ncp gpu.sh ~/.config/fish/conf.d/gpu.fish\ncp prompt.sh ~/.config/fish/conf.d/\n"},
 		},
 		Look: lookFish,

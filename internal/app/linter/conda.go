@@ -1,0 +1,70 @@
+package linter
+
+import (
+	"path/filepath"
+	"strings"
+
+	"gpuard/internal/core/lint"
+	"gpuard/internal/host/files"
+	"gpuard/internal/text/shell"
+)
+
+// deactivation is what conda runs when an environment is left.
+type deactivation struct{ scripts []lint.File }
+
+// isHook reports whether conda runs a script when an environment is activated: in bash and zsh it runs what ends in .sh.
+func isHook(path string) bool {
+	return filepath.Base(filepath.Dir(path)) == "activate.d" && filepath.Ext(path) == ".sh"
+}
+
+// besideHook is a file of the folder whose scripts undo those of activate.d.
+func besideHook(path, name string) string {
+	return filepath.Join(filepath.Dir(path), "..", "deactivate.d", name)
+}
+
+// findUndo reads what undoes a script of activate.d; whole is its absolute path. It is nil for any other file, and where a script cannot be
+// read: that is a problem, and what is undone is not known then.
+func (c *collector) findUndo(p, whole string) *deactivation {
+	if !isHook(whole) {
+		return nil
+	}
+	folder := besideHook(whole, "")
+	found, known := c.hooks[folder]
+	if !known {
+		found = c.readUndo(p, folder)
+		c.hooks[folder] = found
+	}
+	return found
+}
+
+func (c *collector) readUndo(p, folder string) *deactivation {
+	names, err := files.Names(folder, ".sh")
+	if err != nil {
+		c.problem(besideHook(p, ""), reason(err))
+		return nil
+	}
+	var found deactivation
+	for _, name := range names {
+		one := reading{source: source{path: besideHook(p, name), kind: lint.Shell}}
+		text, err := files.Read(filepath.Join(folder, name))
+		if err != nil {
+			c.problem(one.path, reason(err))
+			return nil
+		}
+		one.text = text.Content
+		if one.by(shell.Read); one.skipped+one.problem != "" {
+			c.problem(one.path, strings.TrimPrefix(one.skipped, "not read: ")+strings.TrimPrefix(one.problem, "cannot read it: "))
+			return nil
+		}
+		found.scripts = append(found.scripts, one.file)
+	}
+	return &found
+}
+
+// paired is the file where a script of activate.d should be undone, and the scripts that conda runs then.
+func (d *deactivation) paired(p string) (path string, scripts []lint.File) {
+	if d == nil {
+		return "", nil
+	}
+	return besideHook(p, filepath.Base(p)), d.scripts
+}
