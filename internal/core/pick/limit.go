@@ -72,7 +72,7 @@ func (q *query) wrongSplit(u *unit) *obstacle {
 	case u.mig != nil:
 		return &obstacle{code: "mig", text: fmt.Sprintf("a %s slice, not %s", u.mig.Profile, q.spec.MIG), remedy: q.sliceRemedy(u.dev)}
 	case u.dev.UsesMIG():
-		return &obstacle{code: "mig", text: "in MIG mode, but without any slice", remedy: "have slices made (nvidia-smi mig)"}
+		return &obstacle{code: "mig", text: "in MIG mode, but without any known slice", remedy: q.sliceRemedy(u.dev)}
 	}
 	return &obstacle{code: "mig", text: "not split into MIG slices", remedy: "ask for a whole GPU (--gpus 1)"}
 }
@@ -88,7 +88,7 @@ func profiles(d *gpu.Device) []string {
 
 func (q *query) has(d *gpu.Device) string {
 	if len(d.MIG) == 0 {
-		return " (none made yet)"
+		return " (none known)"
 	}
 	return fmt.Sprintf(" (%s)", prose.List(profiles(d), "and"))
 }
@@ -96,7 +96,7 @@ func (q *query) has(d *gpu.Device) string {
 // sliceRemedy suggests a slice that exists.
 func (q *query) sliceRemedy(d *gpu.Device) string {
 	if len(d.MIG) == 0 {
-		return "have slices made (nvidia-smi mig)"
+		return "see what nvidia-smi -L names, or have slices made (nvidia-smi mig)"
 	}
 	return "ask for a slice (--mig " + prose.List(profiles(d), "or --mig") + ")"
 }

@@ -10,8 +10,9 @@ import (
 
 // reader reads one device. It belongs to one goroutine, which sends only copies of its answer.
 type reader struct {
-	lib    *Library
-	slices []uintptr // handles of device.MIG, by position
+	lib     *Library
+	slices  []uintptr // handles of device.MIG, by position
+	unnamed []uintptr // of slices that are not in device.MIG
 	answer
 }
 

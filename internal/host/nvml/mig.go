@@ -43,16 +43,19 @@ func (r *reader) mig(what gpu.What) {
 		if slice, ok := r.slice(handle, i, what); ok {
 			r.device.MIG = append(r.device.MIG, slice)
 			r.slices = append(r.slices, handle)
+		} else {
+			r.unnamed = append(r.unnamed, handle)
 		}
 	}
 }
 
-// slice reads one MIG device. Without a UUID it cannot be leased, so it is only reported as a problem.
+// slice reads one MIG device. Without a UUID it cannot be leased, so it is only reported as a problem, and its processes are those of the
+// whole device.
 func (r *reader) slice(handle uintptr, index int, what gpu.What) (gpu.MIGDevice, bool) {
 	uuid, s := r.lib.text("nvmlDeviceGetUUID", handle, uuidSize)
 	if s != success {
 		if r.ok("nvmlDeviceGetUUID", s); !r.gone() {
-			r.problems = append(r.problems, fmt.Sprintf("cannot read the UUID of MIG device %d: %s", index, r.lib.errorText(s)))
+			r.problems = append(r.problems, fmt.Sprintf("its MIG device %d cannot be named, so no job gets it and its processes count for the whole GPU: the driver says of its UUID: %s; see whether sudo nvidia-smi -L names it", index, r.lib.errorText(s)))
 		}
 		return gpu.MIGDevice{}, false
 	}

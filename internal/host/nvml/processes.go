@@ -32,7 +32,7 @@ func (r *reader) readProcesses(what gpu.What) {
 		if l.served && what&gpu.Deciding != 0 && r.isEmpty() {
 			continue
 		}
-		if len(r.slices) == 0 {
+		if len(r.slices)+len(r.unnamed) == 0 {
 			found, s := r.running(r.handle, l.function)
 			if l.expected && s != success {
 				r.device.Unlisted = "cannot list its processes: " + r.lib.errorText(s)
@@ -61,17 +61,19 @@ func (r *reader) isEmpty() bool {
 	return len(r.processes) == 0 && r.device.MemoryUsed != nil && *r.device.MemoryUsed < leastContext
 }
 
+// onSlices reads the processes of each slice. Those of a slice without a name are added to the device, so that they do not disappear.
 func (r *reader) onSlices(l processList) {
-	var silent []gpu.MIGDevice
-	for i, handle := range r.slices {
-		found, s := r.running(handle, l.function)
-		if s != success {
-			silent = append(silent, r.device.MIG[i])
-			continue
+	allAnswer := true
+	for i, handle := range slices.Concat(r.slices, r.unnamed) {
+		id := r.device.UUID
+		if i < len(r.slices) {
+			id = r.device.MIG[i].UUID
 		}
-		r.add(r.device.MIG[i].UUID, l.kind, found...)
+		found, s := r.running(handle, l.function)
+		allAnswer = allAnswer && s == success
+		r.add(id, l.kind, found...)
 	}
-	if len(silent) == 0 {
+	if allAnswer {
 		return
 	}
 	found, s := r.running(r.handle, l.function)
@@ -85,12 +87,18 @@ func (r *reader) onSlices(l processList) {
 		return
 	}
 	for _, p := range found {
-		for _, slice := range silent {
-			if int(p.gpuInstance) == slice.GPUInstance && int(p.computeInstance) == slice.ComputeInstance {
-				r.add(slice.UUID, l.kind, p)
-			}
+		r.add(r.sliceOf(p), l.kind, p)
+	}
+}
+
+// sliceOf is the slice that a process of the device's list is on, or the device where no slice with a name is that.
+func (r *reader) sliceOf(p processInfo) gpu.UUID {
+	for _, slice := range r.device.MIG {
+		if int(p.gpuInstance) == slice.GPUInstance && int(p.computeInstance) == slice.ComputeInstance {
+			return slice.UUID
 		}
 	}
+	return r.device.UUID
 }
 
 // running fetches one list. Versions 2 and 3 fill the same structure; drivers before 510 have only version 2.

@@ -112,28 +112,30 @@ func TestTheListMayGrowBetweenTwoCalls(t *testing.T) {
 	same(t, "the number of calls", calls, 3)
 }
 
-// The processes of a slice that does not answer, as under a hypervisor, are taken from the list of the whole device.
+// The processes of a slice that does not answer, as under a hypervisor, are taken from the list of the whole device, and those of
+// a slice without a name stay on it.
 func TestASilentSliceIsFoundInTheListOfTheDevice(t *testing.T) {
-	const device, first, second = 1, 2, 3
+	const device, first, second, unnamed = 1, 2, 3, 4
 	l := driverOf(map[string]any{
 		"nvmlDeviceGetComputeRunningProcesses_v3": func(handle uintptr, count *uint32, infos *processInfo) uintptr {
-			one, two := processInfo{pid: 21, gpuInstance: 1}, processInfo{pid: 22, gpuInstance: 2}
+			one, two, three := processInfo{pid: 21, gpuInstance: 1}, processInfo{pid: 22, gpuInstance: 2}, processInfo{pid: 23, gpuInstance: 3}
 			switch handle {
 			case device:
-				return fill(count, infos, one, two)
+				return fill(count, infos, one, two, three)
 			case first:
 				return fill(count, infos, one)
 			}
 			return uintptr(notSupported)
 		},
 	})
-	r := &reader{lib: l, slices: []uintptr{first, second}}
+	r := &reader{lib: l, slices: []uintptr{first, second}, unnamed: []uintptr{unnamed}}
 	r.handle = device
+	r.device.UUID = "GPU-1"
 	r.device.MIG = []gpu.MIGDevice{{UUID: "MIG-1", GPUInstance: 1}, {UUID: "MIG-2", GPUInstance: 2}}
 	r.readProcesses(gpu.Processes)
 	var got []any
 	for _, p := range r.processes {
 		got = append(got, p.PID, p.GPU)
 	}
-	same(t, "the processes", got, []any{21, gpu.UUID("MIG-1"), 22, gpu.UUID("MIG-2")})
+	same(t, "the processes", got, []any{21, gpu.UUID("MIG-1"), 22, gpu.UUID("MIG-2"), 23, gpu.UUID("GPU-1")})
 }

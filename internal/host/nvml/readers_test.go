@@ -37,6 +37,7 @@ func TestReadersAgree(t *testing.T) {
 					same(t, fmt.Sprintf("GPU %d: %s", i, a.Type().Field(k).Name), a.Field(k).Interface(), b.Field(k).Interface())
 				}
 			}
+			same(t, "devices with slices that cannot be named", nameless(got), nameless(want))
 			same(t, "processes", sorted(got.Processes), sorted(want.Processes))
 		})
 	}
@@ -48,6 +49,17 @@ func leaveOut(d *gpu.Device) {
 	if d.Problem != "" {
 		*d = gpu.Device{Index: d.Index, Problem: "it has one"}
 	}
+}
+
+// nameless lists the devices of which a problem says that some of their slices cannot be named.
+func nameless(m gpu.Machine) (all []string) {
+	for _, p := range m.Problems {
+		if device, _, found := strings.Cut(p, ": "); found && strings.Contains(p, "cannot be named, so no job gets") {
+			all = append(all, device)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func sorted(list []gpu.Process) []gpu.Process {
@@ -66,6 +78,10 @@ func randomMachine(t *testing.T, r *rand.Rand) *fakegpu.Driver {
 	for i := range 1 + r.IntN(4) {
 		gpus = append(gpus, []func(int) fakegpu.GPU{fakegpu.A100, fakegpu.H100, fakegpu.GeForce}[r.IntN(3)](i))
 	}
+	split := r.IntN(len(gpus) + 1) // none, where it is the number of devices
+	if split < len(gpus) {
+		gpus[split] = fakegpu.A100(split).MIG("1g.10gb", "2g.20gb", "1c.2g.20gb")
+	}
 	d := fakegpu.New(t, gpus...)
 	d.Write("smi_format", "13") // the layout of tools that say what a device recovers by
 	for i := range gpus {
@@ -74,8 +90,21 @@ func randomMachine(t *testing.T, r *rand.Rand) *fakegpu.Driver {
 		d.Set(i, "utilization", fmt.Sprintf("%d %d", r.IntN(101), r.IntN(101)))
 		d.Set(i, "temperature", fmt.Sprint(20+r.IntN(70)))
 		for k := range r.IntN(4) {
+			if i == split {
+				break
+			}
 			kinds := []string{"C", "G", "C+G"}
 			d.AddProcess(i, 900000+k, int64(1+r.IntN(20))<<30, kinds[r.IntN(3)])
+		}
+	}
+	if split < len(gpus) {
+		for k := range 3 {
+			if r.IntN(2) == 0 {
+				d.Unset(split, fmt.Sprintf("mig/%d/uuid", k))
+			}
+			if r.IntN(2) == 0 {
+				d.AddProcess(split, 910000+k, int64(1+r.IntN(4))<<30, fakegpu.Compute, k+1, 0)
+			}
 		}
 	}
 	if len(gpus) > 1 && r.IntN(4) == 0 {

@@ -40,7 +40,7 @@ func parseList(out []byte) []namedSlice {
 				continue
 			}
 			index, err := strconv.Atoi(strings.TrimSuffix(fields[3], ":"))
-			if name := uuid(id, "MIG-"); err == nil && name != "" && parent != "" {
+			if name := uuid(id, "MIG-"); err == nil && index > unlisted && name != "" && parent != "" {
 				list = append(list, namedSlice{parent, index, name, prose.Clean(fields[1])})
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -156,7 +157,7 @@ func TestParseMIG(t *testing.T) {
 	if !*split.MIGMode || *plain.MIGMode || plain.MIG != nil || split.Utilization != nil || *split.TempSlowdown != 89 || split.TempMargin != nil {
 		t.Errorf("devices: %+v\n%+v", split, plain)
 	}
-	if split.Compute == nil || *split.Compute != (gpu.Capability{Major: 8}) || plain.Compute != nil || len(m.Problems) != 0 {
+	if split.Compute == nil || *split.Compute != (gpu.Capability{Major: 8}) || plain.Compute != nil || len(m.Problems) != 1 || !strings.Contains(m.Problems[0], "GPU 0: 1 of its MIG devices cannot be named") {
 		t.Errorf("compute %v and %v, problems %q", split.Compute, plain.Compute, m.Problems)
 	}
 	for i, want := range []gpu.UUID{split.MIG[0].UUID, split.MIG[2].UUID, split.UUID, plain.UUID} {
@@ -166,14 +167,47 @@ func TestParseMIG(t *testing.T) {
 	}
 }
 
+// TestUnnamedSlicesAreNotGiven: slices that nvidia-smi -L does not name are counted, and their processes are on the whole GPU, which is
+// not given. Older drivers leave the mode out, and a description may lack the numbers of its instances.
 func TestUnnamedSlicesAreNotGiven(t *testing.T) {
-	m := parsed(t, "mig.xml")
-	d := m.Devices[0]
-	if len(d.MIG) != 0 || !d.UsesMIG() || len(m.Problems) != 1 || !strings.Contains(m.Problems[0], "3 MIG devices of GPU 0") {
-		t.Errorf("device %+v, problems %q", d, m.Problems)
-	}
-	if len(m.Processes) != 4 || m.Processes[0].GPU != d.UUID {
-		t.Errorf("processes: %+v", m.Processes)
+	text := string(fixture(t, "mig.xml"))
+	without := func(tag, of string) string { return strings.ReplaceAll(text, "<"+tag+">"+of+"</"+tag+">", "") }
+	devices := regexp.MustCompile(`(?s)<mig_devices>.*?</mig_devices>`)
+	for name, c := range map[string]struct {
+		text, list string
+		named      []gpu.UUID
+		unnamed    string // "" where every slice is named
+	}{
+		"none":             {text, "", nil, "4"},
+		"one":              {text, "  MIG 3g.40gb Device 0: (UUID: MIG-a)\n", []gpu.UUID{"MIG-a"}, "3"},
+		"no mode":          {without("current_mig", "Enabled"), "", nil, "4"},
+		"no instances":     {strings.Replace(text, "<gpu_instance_id>1<", "<gpu_instance_id>N/A<", 1), "  MIG 3g.40gb Device 0: (UUID: MIG-a)\n", nil, "5"},
+		"not described":    {devices.ReplaceAllString(text, ""), "", nil, "3"},
+		"nor is the mode":  {devices.ReplaceAllString(without("current_mig", "Enabled"), ""), "", nil, "3"},
+		"a negative index": {text, "  MIG 3g.40gb Device -1: (UUID: MIG-a)\n", nil, "4"},
+	} {
+		r, err := parse([]byte(c.text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.nameSlices(parseList([]byte("GPU 0: A (UUID: " + string(r.units[0].device.UUID) + ")\n" + c.list)))
+		m := r.machine()
+		d := m.Devices[0]
+		var named []gpu.UUID
+		for _, s := range d.MIG {
+			named = append(named, s.UUID)
+		}
+		want := "GPU 0: " + c.unnamed + " of its MIG devices cannot be named, so no job gets them"
+		if !slices.Equal(named, c.named) || !d.UsesMIG() || len(m.Problems) != 1 || !strings.HasPrefix(m.Problems[0], want) {
+			t.Errorf("%s: device %+v, problems %q", name, d, m.Problems)
+		}
+		for i, p := range m.Processes[:3] {
+			if i == 0 && len(c.named) > 0 {
+				same(t, name, p.GPU, c.named[0])
+			} else {
+				same(t, name, p.GPU, d.UUID)
+			}
+		}
 	}
 }
 

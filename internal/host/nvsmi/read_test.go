@@ -53,7 +53,7 @@ esac
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Devices) != 2 || len(m.Devices[0].MIG) != 3 || m.Devices[0].MIG[1].Profile != "1c.2g.20gb" || len(m.Problems) != 0 {
+	if len(m.Devices) != 2 || len(m.Devices[0].MIG) != 3 || m.Devices[0].MIG[1].Profile != "1c.2g.20gb" || len(m.Problems) != 1 {
 		t.Errorf("machine: %+v", m)
 	}
 	if c := m.Devices[1].Compute; c == nil || c.String() != "8.0" || m.Devices[0].Compute != nil {

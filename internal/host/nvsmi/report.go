@@ -21,7 +21,7 @@ type report struct {
 // unit is a device with its slices and processes, which are not assigned to it yet.
 type unit struct {
 	device    gpu.Device
-	slices    []gpu.MIGDevice // without UUID until named
+	slices    []gpu.MIGDevice // without UUID until named; with the index unlisted: known by a process alone, or without its instances
 	processes []xmlProcess
 	failed    []string // readings in whose place nvidia-smi wrote an error
 }
@@ -156,18 +156,46 @@ func (g *xmlGPU) unit() unit {
 			u.device.Unlisted = "cannot list its processes: nvidia-smi says " + truncate(text, 60)
 		}
 	}
-	for i := range g.MIG {
-		x := &g.MIG[i]
-		index, gi, ci := count(x.Index), count(x.GI), count(x.CI)
-		if index == nil || gi == nil || ci == nil {
-			continue
-		}
-		u.slices = append(u.slices, gpu.MIGDevice{
-			Index: int(*index), UUID: uuid(x.UUID, "MIG-"), GPUInstance: int(*gi), ComputeInstance: int(*ci),
-			MemoryTotal: memory(x.Memory.Total), MemoryUsed: memory(x.Memory.Used),
-		})
-	}
+	u.addSlices(g.MIG)
 	return u
+}
+
+// unlisted is the index of a slice that nvidia-smi -L cannot name.
+const unlisted = -1
+
+// addSlices adds the slices that are described, and those that only a process names. A device with any is in MIG mode, whatever else is
+// said of it: it is not given whole.
+func (u *unit) addSlices(described []xmlMIG) {
+	for i := range described {
+		x := &described[i]
+		s := gpu.MIGDevice{Index: unlisted, GPUInstance: unlisted, MemoryTotal: memory(x.Memory.Total), MemoryUsed: memory(x.Memory.Used)}
+		gi, ci, ok := instance(x.GI, x.CI)
+		if index := count(x.Index); index != nil && ok {
+			s.Index, s.UUID, s.GPUInstance, s.ComputeInstance = int(*index), uuid(x.UUID, "MIG-"), gi, ci
+		}
+		u.slices = append(u.slices, s)
+	}
+	for i := range u.processes {
+		gi, ci, ok := instance(u.processes[i].GI, u.processes[i].CI)
+		if ok && !slices.ContainsFunc(u.slices, func(s gpu.MIGDevice) bool { return s.GPUInstance == gi && s.ComputeInstance == ci }) {
+			u.slices = append(u.slices, gpu.MIGDevice{Index: unlisted, GPUInstance: gi, ComputeInstance: ci})
+		}
+	}
+	if len(u.slices) > 0 {
+		u.device.MIGMode = new(true)
+	}
+}
+
+// mostInstances is above every number of an instance: 4294967295 is the library's way of saying that there is none.
+const mostInstances = 1 << 16
+
+// instance reads the two numbers of a slice; ok is false where one is missing.
+func instance(gi, ci string) (g, c int, ok bool) {
+	one, two := count(gi), count(ci)
+	if one == nil || two == nil || max(*one, *two) > mostInstances {
+		return 0, 0, false
+	}
+	return int(*one), int(*two), true
 }
 
 // machine makes the machine from the units.
@@ -191,7 +219,7 @@ func (r *report) machine() gpu.Machine {
 			d.MIG = append(d.MIG, s)
 		}
 		if unnamed > 0 {
-			m.Problems = append(m.Problems, fmt.Sprintf("%d MIG devices of GPU %d are left out: nvidia-smi -L does not name them", unnamed, i))
+			m.Problems = append(m.Problems, fmt.Sprintf("GPU %d: %d of its MIG devices cannot be named, so no job gets them and their processes count for the whole GPU: nvidia-smi -L does not name them; see whether sudo nvidia-smi -L does", i, unnamed))
 		}
 		m.Devices = append(m.Devices, d)
 		m.Processes = append(m.Processes, u.assignProcesses(&d)...)
@@ -213,9 +241,9 @@ func (u *unit) assignProcesses(d *gpu.Device) []gpu.Process {
 			continue
 		}
 		p.GPU = d.UUID
-		gi, ci := count(x.GI), count(x.CI)
+		gi, ci, sliced := instance(x.GI, x.CI)
 		for _, s := range d.MIG {
-			if gi != nil && ci != nil && int64(s.GPUInstance) == *gi && int64(s.ComputeInstance) == *ci {
+			if sliced && s.GPUInstance == gi && s.ComputeInstance == ci {
 				p.GPU = s.UUID
 			}
 		}
