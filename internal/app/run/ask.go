@@ -122,7 +122,7 @@ func showQuestion(ctx context.Context, host *machine.Host, q prompt.Question) (p
 	if !desktop(host) {
 		return prompt.Answer{}, exit.Usagef("cannot ask which GPU: there is no terminal (%v) and no desktop; name one, such as --device %s", err, q.Choices[0].Label)
 	}
-	w := dialog.Window{Title: "gpuard", Text: host.Translated(q.Text()), Columns: []string{"GPU", host.Translated("Model"), host.Translated("Free"), host.Translated("Use")}, Rows: translatedRows(host, q.Rows()), Several: q.Count > 1}
+	w := dialog.Window{Title: "gpuard", Text: host.Translated(q.Text()), Columns: []string{"GPU", host.Translated("Model"), host.Translated("Free"), host.Translated("Use")}, Rows: q.Rows(host.Translated), Several: q.Count > 1}
 	for {
 		text, err := w.Show(ctx)
 		if err != nil && !errors.Is(err, dialog.ErrCancelled) {
@@ -139,16 +139,6 @@ func showQuestion(ctx context.Context, host *machine.Host, q prompt.Question) (p
 	}
 }
 
-// translatedRows has the use of each device, and the choices that are none, in the language of the user.
-func translatedRows(host *machine.Host, rows [][]string) [][]string {
-	first, last := rows[0], rows[len(rows)-1]
-	first[1], last[1] = host.Translated(first[1]), host.Translated(last[1])
-	for _, row := range rows {
-		row[3] = host.Translated(row[3])
-	}
-	return rows
-}
-
 // putOn asks until the answer is one. A signal finds the terminal as it was before.
 func putOn(host *machine.Host, t *dialog.Terminal, q prompt.Question) (prompt.Answer, error) {
 	caught := interrupt.Catch()
@@ -162,7 +152,7 @@ func putOn(host *machine.Host, t *dialog.Terminal, q prompt.Question) (prompt.An
 		text, err := t.Read()
 		lines <- line{text, err}
 	}
-	if err := t.Show(strings.Join(q.Table(t.Width()), "\n") + "\n" + host.Translated(q.Line())); err != nil {
+	if err := t.Show(strings.Join(q.Table(t.Width(), host.Translated), "\n") + "\n" + host.Translated(q.Line())); err != nil {
 		return prompt.Answer{}, err
 	}
 	go read()

@@ -69,48 +69,51 @@ func (q Question) labels() []string {
 	return list
 }
 
-// Table is one line for each device, after a line of titles. Lines are cut to a width, 0 for no limit.
-func (q Question) Table(width int) []string {
-	rows := [][]string{{"GPU", "MODEL", "FREE", "USE"}}
+// Table is one line for each device, after a line of titles. Lines are cut to a width, 0 for no limit. translate says words in the language
+// of the user.
+func (q Question) Table(width int, translate func(string) string) []string {
+	rows := [][]string{{"GPU", translate("MODEL"), translate("FREE"), translate("USE")}}
 	for _, c := range q.Choices {
-		rows = append(rows, c.cells())
+		rows = append(rows, c.cells(translate))
 	}
 	widths := make([]int, 4)
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], len([]rune(cell)))
+			widths[i] = max(widths[i], prose.Cells(cell))
 		}
 	}
 	var lines []string
 	for _, row := range rows {
 		line := ""
 		for i, cell := range row {
-			line += cell + strings.Repeat(" ", widths[i]-len([]rune(cell))+2)
+			line += cell + strings.Repeat(" ", widths[i]-prose.Cells(cell)+2)
 		}
 		line = strings.TrimRight(line, " ")
-		if runes := []rune(line); width > 1 && len(runes) > width-1 {
-			line = string(runes[:width-1])
+		if width > 1 {
+			line = prose.Cut(line, width-1, "")
 		}
 		lines = append(lines, line)
 	}
 	return lines
 }
 
-// Rows is the content of a list window: for each line the word that it means, and its cells.
-func (q Question) Rows() (rows [][]string) {
-	rows = append(rows, []string{whichever, "any free GPU", "", ""})
+// Rows is the content of a list window: for each line the word that it means, and its cells. translate says them in the language of the
+// user.
+func (q Question) Rows(translate func(string) string) (rows [][]string) {
+	anything := "any free GPU"
 	if q.Count > 1 {
-		rows[0][1] = fmt.Sprintf("any %d free GPUs", q.Count)
+		anything = fmt.Sprintf("any %d free GPUs", q.Count)
 	}
+	rows = append(rows, []string{whichever, translate(anything), "", ""})
 	for _, c := range q.Choices {
-		rows = append(rows, c.cells())
+		rows = append(rows, c.cells(translate))
 	}
-	return append(rows, []string{none, "no GPU", "", ""})
+	return append(rows, []string{none, translate("no GPU"), "", ""})
 }
 
 // cells are cleaned: a device's name must not move a terminal's cursor or look like an option of a program.
-func (c Choice) cells() []string {
-	cells := []string{c.Label, c.Model, c.Free, c.Use}
+func (c Choice) cells(translate func(string) string) []string {
+	cells := []string{c.Label, c.Model, c.Free, translate(c.Use)}
 	for i := range cells {
 		cells[i] = strings.TrimLeft(prose.Clean(cells[i]), "- ")
 	}

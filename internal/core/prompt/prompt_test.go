@@ -13,6 +13,8 @@ func two() Question {
 	}}
 }
 
+func english(text string) string { return text }
+
 func TestRead(t *testing.T) {
 	pair := two()
 	pair.Count = 2
@@ -54,18 +56,18 @@ func TestShown(t *testing.T) {
 	if want := "Which GPU? [Enter: any free one, 0 amd:1, c: none] "; q.Line() != want {
 		t.Errorf("got %q, want %q", q.Line(), want)
 	}
-	table := strings.Join(q.Table(0), "\n")
+	table := strings.Join(q.Table(0, english), "\n")
 	for _, want := range []string{"GPU    MODEL", "0      NVIDIA A100-SXM4-80GB  80 GiB  free", "leased by ann (python)"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("%q is not in\n%s", want, table)
 		}
 	}
-	for _, line := range q.Table(20) {
+	for _, line := range q.Table(20, english) {
 		if len(line) >= 20 {
 			t.Errorf("%q is too wide", line)
 		}
 	}
-	for _, row := range q.Rows() {
+	for _, row := range q.Rows(english) {
 		for _, cell := range row {
 			if strings.HasPrefix(cell, "-") || strings.ContainsRune(cell, 0x1b) {
 				t.Errorf("%q could be an option, or move the cursor", cell)
@@ -74,5 +76,19 @@ func TestShown(t *testing.T) {
 		if _, err := q.Read(row[0]); err != nil {
 			t.Errorf("a window's row %q is no answer: %v", row[0], err)
 		}
+	}
+}
+
+// TestTableInAnotherLanguage: columns stand below each other where a character takes two cells, and no line is cut within one.
+func TestTableInAnotherLanguage(t *testing.T) {
+	say := func(text string) string {
+		return map[string]string{"MODEL": "型号", "FREE": "空闲显存", "USE": "状态", "free": "空闲"}[text]
+	}
+	want := []string{"GPU    型号                   空闲显存  状态", "0      NVIDIA A100-SXM4-80GB  80 GiB    空闲"}
+	if got := two().Table(0, say)[:2]; !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got := two().Table(11, say)[0]; got != "GPU    型" {
+		t.Errorf("got %q", got)
 	}
 }
