@@ -64,12 +64,13 @@ func TestScriptLinesInRun(t *testing.T) {
 	t.Parallel()
 	state, dir := stateFolder(t), t.TempDir()
 	path := filepath.Join(dir, "job.sh")
-	writeFile(t, path, "#!/bin/sh\n#GPUARD --gpus 2\ntrue\n", 0o755)
-	says := "the lines with #GPUARD in " + path + " count for gpuard submit, not here; write the flags before --: --gpus 2\n"
+	writeFile(t, path, "#!/bin/sh\n#GPUARD --gpus 2 # why\n#GPUARD --name 'my job'\ntrue\n", 0o755)
+	says := "the lines with #GPUARD in " + path + " (--gpus 2 --name 'my job') count for gpuard submit, not for gpuard run\n"
 	for _, c := range []struct {
 		words []string
 		want  bool
-	}{{[]string{"--", path}, true}, {[]string{"--", "sh", path}, true}, {[]string{"--dry-run", "--", path}, true}, {[]string{"-q", "--", path}, false}, {[]string{"--", "cat", path}, false}} {
+	}{{[]string{"--", path}, true}, {[]string{"--", "sh", path}, true}, {[]string{"--dry-run", "--", path}, true}, {[]string{"-q", "--", path}, false}, {[]string{"--", "cat", path}, false},
+		{[]string{"--", "env", "A=b", "sh", "-e", path}, true}, {[]string{"--", "sh", "-c", "true", path}, false}, {[]string{"--gpus", "1", "--name", "x", "--", path}, false}, {[]string{"--gpus", "1", "--", path}, true}} {
 		got := run(t, program(t, state, nil, append([]string{"run", "--machine", "demo"}, c.words...)...))
 		if got.code != 0 || strings.Contains(got.err, says) != c.want {
 			t.Errorf("%q: exit %d, %q", c.words, got.code, got.err)

@@ -140,7 +140,7 @@ func (w *ward) finds(waiter <-chan string) {
 	case got := <-waiter:
 		same(w.t, "the waiter got", got, uuid(1))
 	case <-time.After(50 * time.Second):
-		w.t.Error("the waiter got nothing within 2 minutes")
+		w.t.Error("the waiter got nothing within 50 s")
 	}
 }
 

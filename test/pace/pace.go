@@ -21,6 +21,9 @@ import (
 // usual is what the known work takes of a processor that nothing else uses, on the machine on which the limits were set.
 const usual = rounds * 30 * time.Millisecond
 
+// mostSlower is how far a limit grows: a machine that is slower can show nothing about time.
+const mostSlower = 20
+
 // rounds is how often it is done: a moment says little.
 const rounds = 3
 
@@ -50,7 +53,7 @@ func (p *Pace) ScaleClock(most time.Duration) time.Duration {
 
 func (p *Pace) scale(most, took time.Duration) time.Duration {
 	p.t.Helper()
-	slower := took.Seconds() / usual.Seconds()
+	slower := min(took.Seconds()/usual.Seconds(), mostSlower)
 	if slower <= 1 {
 		return most
 	}

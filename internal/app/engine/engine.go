@@ -70,7 +70,7 @@ const (
 
 // ask returns what a command of the engine prints.
 func (e Engine) ask(ctx context.Context, args ...string) ([]byte, error) {
-	out, said, err := sys.Output(ctx, patience, most, append(append([]string{}, e.Env...), "LC_ALL=C"), append(append([]string{}, e.Prefix...), args...)...)
+	out, said, err := sys.Output(ctx, patience, most, append(append([]string{}, e.Env...), "LC_ALL=C"), nil, append(append([]string{}, e.Prefix...), args...)...)
 	if err != nil && said != "" {
 		err = errors.New(said[strings.LastIndex(said, "\n")+1:])
 	}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -108,7 +109,7 @@ func llamaBuild() Check {
 	page := Page{
 		Code: "llama-cpp-build", Title: "llama-cpp-python is the build for the CPU",
 		Text: "`llama-cpp-python` has one name for all its builds. `pip install llama-cpp-python` compiles it for the CPU alone; it imports without a word, and models run on the CPU whatever `n_gpu_layers` says. A build for CUDA has `libggml-cuda.so` in its folder `llama_cpp/lib`, or, in older versions, libraries that load cudart and cuBLAS. `python -c 'import llama_cpp; print(llama_cpp.llama_supports_gpu_offload())'` says the same.\n\n" +
-			"The project has wheels for CUDA in indexes of their own (`cu118`, `cu121` to `cu125`, `cu130`, `cu132`), for GPUs from compute capability 6.0 on; they load cudart and cuBLAS from the system. PyPI has sources only: with both indexes pip takes those where they are newer than the wheels, and compiles for the CPU again. With a CUDA toolkit, `-C cmake.args=-DGGML_CUDA=on` compiles it for CUDA.",
+			"The project has wheels for CUDA in indexes of their own (`cu118`, `cu121` to `cu125`, `cu130`, `cu132`), for GPUs from compute capability 6.0 on (`cu118` below 9.0, `cu130` and `cu132` from 7.5 on), on x86-64; they load cudart and cuBLAS from the system. PyPI has sources only: with both indexes pip takes those where they are newer than the wheels, and compiles for the CPU again. With a CUDA toolkit, `-C cmake.args=-DGGML_CUDA=on` compiles it for CUDA.",
 		From: []string{readme, "abetlen/llama-cpp-python: CMakeLists.txt", "abetlen/llama-cpp-python: .github/workflows/build-wheels-cuda.yaml", "abetlen/llama-cpp-python issue 2068", "abetlen/llama-cpp-python issue 1872", "conda-forge/llama.cpp-feedstock: recipe/recipe.yaml"},
 	}
 	return Check{Page: page, Look: withDevices(page.Code, "every llama-cpp-python has code for the GPUs here", []string{"llama-cpp-python"}, func(s hostinfo.Site, p hostinfo.Python) []Finding {
@@ -134,7 +135,11 @@ func llamaBuild() Check {
 // its sources.
 func installLlama(s hostinfo.Site, p hostinfo.Python) string {
 	const again = "--force-reinstall --no-deps --no-cache-dir "
-	source := "with a CUDA toolkit: " + pip(p, again+"--no-binary llama-cpp-python llama-cpp-python -C cmake.args=-DGGML_CUDA=on")
+	const fromSource = "--no-binary llama-cpp-python llama-cpp-python -C cmake.args=-DGGML_CUDA=on"
+	if p.Prefix == "/usr" { // in an environment of its own, which has nothing of what it needs
+		return "with a CUDA toolkit: " + pip(p, fromSource)
+	}
+	source := "with a CUDA toolkit: " + pip(p, again+fromSource)
 	for _, wheel := range []struct {
 		cuda          string
 		lowest, above gpu.Capability // above are cards that it has no code for
@@ -146,7 +151,7 @@ func installLlama(s hostinfo.Site, p hostinfo.Python) string {
 		isOutside := func(c gpu.Capability) bool { return !c.AtLeast(wheel.lowest) || c.AtLeast(wheel.above) }
 		if known && runs && !slices.ContainsFunc(capabilities(s), isOutside) {
 			index := "https://abetlen.github.io/llama-cpp-python/whl/cu" + strings.ReplaceAll(wheel.cuda, ".", "")
-			return pip(p, again+"llama-cpp-python -i "+index) + ", or " + source
+			return fmt.Sprintf("where CUDA %s's libcudart and libcublas are on the system: %s; or %s", wheel.cuda, pip(p, again+"llama-cpp-python -i "+index), source)
 		}
 	}
 	return source

@@ -295,8 +295,8 @@ func pythonSightings() []sighting {
 
 		{"ctranslate2-libraries", "nothing", pythons(ada, venv("ctranslate2==4.5.0")), Error},
 		{"ctranslate2-libraries", "in an environment that is not in use", pythons(ada, inactive(venv("ctranslate2==4.5.0"))), Info},
-		{"ctranslate2-libraries", "cuDNN 8 where it needs 9", libraries(pythons(ada, venv("ctranslate2==4.5.0")), hostinfo.Library{Name: "libcublas.so.12"}, hostinfo.Library{Name: "libcudnn.so.8"}), Error},
-		{"ctranslate2-libraries", "cuDNN 9 where it needs 8", libraries(pythons(ada, venv("ctranslate2==4.4.0")), hostinfo.Library{Name: "libcublas.so.12"}, hostinfo.Library{Name: "libcudnn.so.9"}), Error},
+		{"ctranslate2-libraries", "cuDNN 8 where it needs 9", libraries(pythons(ada, venv("ctranslate2==4.5.0")), hostinfo.Library{Name: "libcublas.so.12"}, hostinfo.Library{Name: "libcudnn.so.8"}), Warning},
+		{"ctranslate2-libraries", "cuDNN 9 where it needs 8", libraries(pythons(ada, venv("ctranslate2==4.4.0")), hostinfo.Library{Name: "libcublas.so.12"}, hostinfo.Library{Name: "libcudnn.so.9"}), Warning},
 		{"ctranslate2-libraries", "of the system", libraries(pythons(ada, venv("ctranslate2==4.6.0")), hostinfo.Library{Name: "libcublas.so.12"}, hostinfo.Library{Name: "libcudnn.so.9"}), OK},
 		{"ctranslate2-libraries", "without cuDNN from 4.6.3 on", libraries(pythons(ada, venv("ctranslate2==4.6.3")), hostinfo.Library{Name: "libcublas.so.12"}), OK},
 		{"ctranslate2-libraries", "in wheels alone", pythons(ada, venv("ctranslate2==4.6.2", "nvidia-cublas-cu12==12.4.5.8", "nvidia-cudnn-cu12==9.1.0.70")), Warning},
@@ -356,7 +356,7 @@ func pythonSightings() []sighting {
 		{"accelerate-gpu-ids", "all", accelerated(pythons(ada, venv("accelerate==1.2.0")), "all"), OK},
 		{"accelerate-gpu-ids", "it does not say", accelerated(pythons(ada, venv("accelerate==1.2.0")), ""), OK},
 		{"accelerate-gpu-ids", "accelerate is not installed", accelerated(pythons(ada, venv("torch==2.9.0")), "0,1"), OK},
-		{"accelerate-gpu-ids", "on a machine without a GPU", accelerated(pythons(none, venv("accelerate==1.2.0")), "0,1"), OK},
+		{"accelerate-gpu-ids", "on a machine without a GPU", accelerated(pythons(none, venv("accelerate==1.2.0")), "0,1"), Info},
 		{"accelerate-gpu-ids", "another user's file", func() hostinfo.Site {
 			s := pythons(cards("580.65.06", "8.9"), venv("accelerate==1.2.0"))
 			s.Accelerate = hostinfo.Failed[hostinfo.Accelerate]("/c/default_config.yaml belongs to another user")
@@ -461,10 +461,10 @@ func TestPythonSays(t *testing.T) {
 		{"onnxruntime-build", "in /home/ann/venv (Python 3.11), onnxruntime 1.20.1 is the build for the CPU",
 			"update the NVIDIA driver first: no release of onnxruntime-gpu runs with this one and these GPUs", pythons(cards("440.118.02", "7.5"), venv("onnxruntime==1.20.1"))},
 		{"llama-cpp-build", "in /home/ann/venv (Python 3.11), llama-cpp-python 0.3.9 is built for the CPU alone: none of its libraries uses CUDA",
-			"/home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps --no-cache-dir llama-cpp-python -i https://abetlen.github.io/llama-cpp-python/whl/cu124, or with a CUDA toolkit: " +
+			"where CUDA 12.4's libcudart and libcublas are on the system: /home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps --no-cache-dir llama-cpp-python -i https://abetlen.github.io/llama-cpp-python/whl/cu124; or with a CUDA toolkit: " +
 				"/home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps --no-cache-dir --no-binary llama-cpp-python llama-cpp-python -C cmake.args=-DGGML_CUDA=on", pythons(cards("535.183.01", "8.9"), llama([]string{"libllama.so"}, "llama-cpp-python==0.3.9"))},
 		{"llama-cpp-build", "in /home/ann/venv (Python 3.11), llama-cpp-python 0.3.9 is built for the CPU alone: none of its libraries uses CUDA",
-			"/home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps --no-cache-dir llama-cpp-python -i https://abetlen.github.io/llama-cpp-python/whl/cu118, or with a CUDA toolkit: " +
+			"where CUDA 11.8's libcudart and libcublas are on the system: /home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps --no-cache-dir llama-cpp-python -i https://abetlen.github.io/llama-cpp-python/whl/cu118; or with a CUDA toolkit: " +
 				"/home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps --no-cache-dir --no-binary llama-cpp-python llama-cpp-python -C cmake.args=-DGGML_CUDA=on", pythons(cards("470.256.02", "8.0"), llama([]string{"libllama.so"}, "llama-cpp-python==0.3.9"))},
 		{"llama-cpp-build", "in /home/ann/venv (Python 3.11), llama-cpp-python 0.3.9 is built for the CPU alone: none of its libraries uses CUDA",
 			"with a CUDA toolkit: /home/ann/venv/bin/python3 -m pip install --force-reinstall --no-deps --no-cache-dir --no-binary llama-cpp-python llama-cpp-python -C cmake.args=-DGGML_CUDA=on",
@@ -481,7 +481,7 @@ func TestPythonSays(t *testing.T) {
 		{"torch-mkl", "in /home/ann/venv (Python 3.11), mkl 2024.2.2 is installed with PyTorch 2.0.1, which was linked with one before 2024.1",
 			"conda install -p /home/ann/venv 'mkl<2024.1'", pythons(cards("535.183.01", "8.9"), venv("conda:pytorch==2.0.1=py3.10_cuda11.8_cudnn8.7.0_0", "conda:mkl==2024.2.2=ha957f24_16"))},
 		{"accelerate-gpu-ids", "in /home/ann/venv (Python 3.11), accelerate launch takes its GPUs from /home/ann/.cache/huggingface/accelerate/default_config.yaml, line 7: gpu_ids: 0,1",
-			"remove that line, or set gpu_ids to all: gpuard already gives the job its GPUs", accelerated(pythons(cards("535.183.01", "8.9"), venv("accelerate==1.2.0")), "0,1")},
+			"remove that line, or set gpu_ids to all: gpuard already gives the job its GPUs; and give num_processes with the command, as many as GPUs: gpuard run --gpus 2 -- accelerate launch --num_processes 2", accelerated(pythons(cards("535.183.01", "8.9"), venv("accelerate==1.2.0")), "0,1")},
 		{"tensorflow-build", "in /home/ann/venv (Python 3.11), tensorflow-cpu 2.18.0 uses the CPU alone, as its name says",
 			"/home/ann/venv/bin/python3 -m pip uninstall tensorflow-cpu && /home/ann/venv/bin/python3 -m pip install 'tensorflow[and-cuda]'", pythons(cards("535.183.01", "8.6"), venv("tensorflow-cpu==2.18.0"))},
 		{"tensorflow-build", "in /home/ann/venv (Python 3.11), tensorflow-cpu 2.18.0 uses the CPU alone, as its name says",

@@ -308,7 +308,7 @@ func torchMKL() Check {
 	page := Page{
 		Code: "torch-mkl", Title: "conda's MKL is too new for PyTorch",
 		Text: "The builds of PyTorch of the channel `pytorch` load MKL from the environment, and ask for any version of it. MKL 2024.1 lost a function that those before 2.5 were linked with: `import torch` fails with \"undefined symbol: iJIT_NotifyEvent\", and nothing else is wrong. PyTorch's wheels have their MKL inside, and conda-forge's builds ask for the one they were made with.\n\n" +
-			"Install MKL 2024.0 or older beside them, and write `mkl<2024.1` into the environment file; or take PyTorch 2.5 or newer.",
+			"Install MKL 2024.0 or older beside them, and write `mkl<2024.1` into the environment file.",
 		From: []string{"pytorch/pytorch issue 123097", "pytorch/builder: conda/pytorch-nightly/meta.yaml"},
 	}
 	return Check{Page: page, Look: inPythons(page.Code, "every PyTorch of conda can load its MKL", []string{"pytorch"}, func(_ hostinfo.Site, p hostinfo.Python) []Finding {

@@ -32,8 +32,13 @@ func translateLibraries() Check {
 		}
 		path := "before the program starts: export LD_LIBRARY_PATH=" + shellquote.Sh(folders) + "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 		bad := libraryFinding(s, p, k, false, Error, func(compat.Needs) string { return pip(p, wheels) + ", and " + path })
+		lacks := missing(s, p, k, n, false)
 		for i := range bad {
-			if bad[i].Severity == Error {
+			switch {
+			case bad[i].Severity != Error:
+			case len(lacks) == 1 && strings.HasPrefix(lacks[0], "cuDNN"):
+				bad[i].Severity, bad[i].Why = Warning, "speech models (Whisper) fail on the GPU; models for text need no cuDNN"
+			default:
 				bad[i].Why = "it cannot load them, and a program that asks it for the GPU fails"
 			}
 		}

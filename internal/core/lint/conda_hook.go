@@ -13,7 +13,7 @@ func condaHook() Rule {
 			Code:  "conda-hook-not-undone",
 			Title: "A list of devices that a conda hook exports stays after conda deactivate",
 			Text: "conda runs the files of `etc/conda/activate.d` in your shell when an environment is activated, and those of `etc/conda/deactivate.d` when it is left. It does not take back what they export: `export CUDA_VISIBLE_DEVICES=1` in `activate.d/env_vars.sh` also counts for everything that is started in that shell after `conda deactivate`, in another environment too.\n\n" +
-				"Leave the export out, and start programs by `gpuard run`, which chooses a free GPU for each. Where the variable must be set by the hook, write `unset CUDA_VISIBLE_DEVICES` into a file of `deactivate.d` that ends in `.sh`. Where such a file reads another one by `source`, or uses `eval`, it is not known what that does, and nothing is found.",
+				"Leave the export out, and start programs by `gpuard run`, which chooses a free GPU for each. Where the variable must be set by the hook, let `gpuard setup conda` write both hooks, or give the value from before back in a file of `deactivate.d` that ends in `.sh`: `unset` alone would take the list of a lease or of a Slurm job away, and show every GPU. Where such a file reads another one by `source`, or uses `eval`, it is not known what that does, and nothing is found.",
 			From: []string{"https://docs.conda.io/projects/conda/en/latest/user-guide/tasks/manage-environments.html#saving-environment-variables", "conda/conda: conda/activate.py (_get_activate_scripts, _get_deactivate_scripts)"},
 		},
 		Severity: check.Warning,
@@ -56,7 +56,7 @@ func lookCondaHook(f File) []Finding {
 		all = append(all, Finding{Finding: check.Finding{Code: "conda-hook-not-undone", Severity: check.Warning,
 			Seen: assigned(s) + " stays set after conda deactivate",
 			Why:  "conda takes back nothing that a file of activate.d exports, and no file of deactivate.d does it",
-			Do:   "leave the export out and start programs by gpuard run; or write into " + f.UndoPath + ": unset " + name},
+			Do:   "leave the export out and start programs by gpuard run, or let gpuard setup conda write both hooks; by hand: " + f.UndoPath + " has to give the value from before back"},
 			At: s.At})
 	}
 	return all

@@ -106,16 +106,20 @@ func mklTooNew() Rule {
 			Code:  code,
 			Title: "An older PyTorch of conda may get an MKL that it cannot load",
 			Text: "The builds of PyTorch before 2.5 of the channel `pytorch` ask for any MKL, and conda takes the newest. From 2024.1 on it lacks a function that they need: the environment is made without a complaint, and `import torch` fails with \"undefined symbol: iJIT_NotifyEvent\".\n\n" +
-				"Write `mkl<2024.1` beside it. PyTorch 2.5 and newer, its wheels and conda-forge's builds have no such limit.",
+				"Write `mkl<2024.1` beside it. PyTorch's wheels and conda-forge's builds have no such limit.",
 			From: []string{"pytorch/pytorch issue 123097", "pytorch/builder: conda/pytorch-nightly/meta.yaml"},
 		},
 		Severity: check.Warning,
 		Bad: []Example{
 			{"environment.yml", "name: train\nchannels: [pytorch, nvidia, conda-forge]\ndependencies:\n  - python=3.10\n  - pytorch::pytorch=2.0.1\n  - pytorch::pytorch-cuda=11.8\n"},
 			{"newer.environment.yml", "name: train\ndependencies:\n  - pytorch==1.13.1\n  - pytorch-cuda=11.7\n  - mkl>=2024.1\n"},
+			{"atleast.environment.yml", "name: train\ndependencies:\n  - pytorch==1.13.1\n  - pytorch-cuda=11.7\n  - mkl>=2023.1\n"},
+			{"not.environment.yml", "name: train\ndependencies:\n  - pytorch==1.13.1\n  - pytorch-cuda=11.7\n  - mkl!=2023.1.0\n"},
+			{"between.environment.yml", "name: train\ndependencies:\n  - pytorch==1.13.1\n  - pytorch-cuda=11.7\n  - mkl>=2022,<2025\n"},
 		},
 		Good: []Example{
 			{"environment.yml", "name: train\ndependencies:\n  - pytorch=2.0.1\n  - pytorch-cuda=11.8\n  - mkl<2024.1\n"},
+			{"both.environment.yml", "name: train\ndependencies:\n  - pytorch=2.0.1\n  - pytorch-cuda=11.8\n  - mkl>=2022,<2024\n"},
 			{"pinned.environment.yml", "name: train\ndependencies:\n  - pytorch::pytorch=2.3\n  - mkl=2024.0\n"},
 			{"later.environment.yml", "name: train\ndependencies:\n  - pytorch=2.5.1\n  - pytorch-cuda=12.4\n"},
 			{"forge.environment.yml", "name: train\nchannels: [conda-forge]\ndependencies:\n  - pytorch=2.3\n  - mkl\n"},
@@ -158,7 +162,7 @@ func mklTooNew() Rule {
 // oldPytorch are requirements of one PyTorch before 2.5, and oldMKL those that end before MKL 2024.1.
 var (
 	oldPytorch = pattern(`^pytorch\s*={1,2}\s*(1|2\.[0-4])(\D|$)`)
-	oldMKL     = pattern(`^mkl.*(<|<=|={1,2})\s*(20[01][0-9]|202[0-3]|2024\.0)(\D|$)|^mkl.*<\s*2024(\.1)?(\D|$)`)
+	oldMKL     = pattern(`^mkl\s*(?:[^|]*,\s*)?(?:(?:<=?|={1,2})?\s*(?:20[01][0-9]|202[0-3]|2024\.0)(?:\D|$)|<\s*2024(?:\.1)?(?:\D|$))`)
 )
 
 // oldTorch are requirements of a PyTorch whose wheel has CUDA 11 or older: before 2.1.

@@ -6,7 +6,6 @@
 package kube
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -88,33 +87,26 @@ func (c *Cluster) patience() time.Duration {
 // command is kubectl with messages that do not depend on the language.
 func (c *Cluster) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.Path, c.words(args)...) //nolint:gosec // the person's own kubectl
-	cmd.Env, cmd.WaitDelay = append(append([]string{}, c.Env...), "LC_ALL=C"), time.Second
+	cmd.Env, cmd.WaitDelay = c.environment(), time.Second
 	return cmd
 }
+
+func (c *Cluster) environment() []string { return append(append([]string{}, c.Env...), "LC_ALL=C") }
 
 // call runs kubectl to its end and returns what it printed, also when it failed.
 func (c *Cluster) call(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
 	patience := c.patience()
-	late, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	printed, said := &sys.Bounded{Most: most}, &sys.Bounded{Most: 64 << 10}
-	cmd := c.command(late, append(args, fmt.Sprintf("--request-timeout=%ds", max(1, int(patience.Seconds())))))
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), printed, said
-	err := cmd.Run()
-	if errors.Is(err, exec.ErrWaitDelay) { // it has ended with 0
-		err = nil
-	}
+	words := append(c.words(args), fmt.Sprintf("--request-timeout=%ds", max(1, int(patience.Seconds()))))
+	out, said, err := sys.Output(ctx, patience, most, c.environment(), stdin, append([]string{c.Path}, words...)...)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case late.Err() != nil:
+	case errors.Is(err, context.DeadlineExceeded):
 		return nil, &Error{Silent, fmt.Sprintf("no answer within %s", patience)}
-	case printed.Full:
-		return nil, &Error{Refused, fmt.Sprintf("kubectl %s printed more than %d MiB", args[0], most>>20)}
 	case err != nil:
-		return printed.Text.Bytes(), failure(said.Text.String(), err)
+		return out, failure(said, err)
 	}
-	return printed.Text.Bytes(), nil
+	return out, nil
 }
 
 // failure reads the last line that kubectl wrote, which is its error; lines before it are warnings and repeated tries

@@ -211,6 +211,20 @@ func TestUnnamedSlicesAreNotGiven(t *testing.T) {
 	}
 }
 
+// TestInstancesWithoutMIG: a device that says that it has no MIG, or that it is off, is whole, whatever numbers its processes have.
+func TestInstancesWithoutMIG(t *testing.T) {
+	text := regexp.MustCompile(`(?s)<mig_devices>.*?</mig_devices>`).ReplaceAllString(string(fixture(t, "mig.xml")), "")
+	for _, mode := range []string{"Disabled", "N/A"} {
+		r, err := parse([]byte(strings.ReplaceAll(text, "<current_mig>Enabled<", "<current_mig>"+mode+"<")), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := r.machine(); m.Devices[0].UsesMIG() || len(m.Problems) > 0 || m.Processes[0].GPU != m.Devices[0].UUID {
+			t.Errorf("%s: %+v, %q", mode, m.Devices[0], m.Problems)
+		}
+	}
+}
+
 func TestParseLostDevices(t *testing.T) {
 	m := parsed(t, "lost.xml")
 	var got []string

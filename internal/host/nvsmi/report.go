@@ -157,14 +157,19 @@ func (g *xmlGPU) unit() unit {
 		}
 	}
 	u.addSlices(g.MIG)
+	if mode := strings.TrimSpace(g.MIGMode); mode == "" || mode == "Enabled" { // a device without MIG has processes without instances
+		u.addSlicesOfProcesses()
+	}
+	if len(u.slices) > 0 {
+		u.device.MIGMode = new(true)
+	}
 	return u
 }
 
 // unlisted is the index of a slice that nvidia-smi -L cannot name.
 const unlisted = -1
 
-// addSlices adds the slices that are described, and those that only a process names. A device with any is in MIG mode, whatever else is
-// said of it: it is not given whole.
+// addSlices adds the slices that are described. A device with any is in MIG mode, whatever else is said of it: it is not given whole.
 func (u *unit) addSlices(described []xmlMIG) {
 	for i := range described {
 		x := &described[i]
@@ -175,14 +180,15 @@ func (u *unit) addSlices(described []xmlMIG) {
 		}
 		u.slices = append(u.slices, s)
 	}
+}
+
+// addSlicesOfProcesses adds the slices that only a process names.
+func (u *unit) addSlicesOfProcesses() {
 	for i := range u.processes {
 		gi, ci, ok := instance(u.processes[i].GI, u.processes[i].CI)
 		if ok && !slices.ContainsFunc(u.slices, func(s gpu.MIGDevice) bool { return s.GPUInstance == gi && s.ComputeInstance == ci }) {
 			u.slices = append(u.slices, gpu.MIGDevice{Index: unlisted, GPUInstance: gi, ComputeInstance: ci})
 		}
-	}
-	if len(u.slices) > 0 {
-		u.device.MIGMode = new(true)
 	}
 }
 

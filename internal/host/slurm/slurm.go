@@ -63,7 +63,7 @@ func (c Commands) run(ctx context.Context, name string, args ...string) (out, er
 	if end, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(end).Round(100*time.Millisecond))
 	}
-	text, errs, err := sys.Output(ctx, patience, limit, environment(c.Env), append([]string{path}, args...)...)
+	text, errs, err := sys.Output(ctx, patience, limit, environment(c.Env), nil, append([]string{path}, args...)...)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "", errs, &Silent{fmt.Sprintf("%s has not answered within %s", name, patience)}

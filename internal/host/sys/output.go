@@ -1,31 +1,113 @@
 package sys
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// lingers is how long the output of a program that has ended is read while a process that it left behind has it open. On a busy
-// machine it may also take a while until all of it is read.
+// lingers is how long the output of a program that has ended is read while a process that it left behind has it open.
 const lingers = time.Second
 
 // Output runs a program without a shell, and returns what it printed: at most most bytes of output, and errors without
-// blanks at their ends. The error is context.DeadlineExceeded if it did not end within patience. What a process that it leaves behind
-// prints later than lingers is left out.
-func Output(ctx context.Context, patience time.Duration, most int, env []string, argv ...string) (out []byte, errs string, err error) {
+// blanks at their ends. It reads input, unless that is nil. The error is context.DeadlineExceeded if it did not end within patience. What a process that it leaves behind
+// prints later is left out.
+func Output(ctx context.Context, patience time.Duration, most int, env []string, input []byte, argv ...string) (out []byte, errs string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	printed, said := &Bounded{Most: most}, &Bounded{Most: 64 << 10}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = env, printed, said, lingers
-	if err = cmd.Run(); ctx.Err() != nil {
-		return nil, "", ctx.Err()
+	cmd.Env, cmd.WaitDelay = env, lingers
+	if input != nil {
+		cmd.Stdin = bytes.NewReader(input)
 	}
-	if errors.Is(err, exec.ErrWaitDelay) { // it has ended with 0
-		err = nil
+	printed, said := &Bounded{Most: most}, &Bounded{Most: 64 << 10}
+	if err = runInto(cmd, printed, said); ctx.Err() != nil {
+		return nil, "", ctx.Err()
 	}
 	return printed.Text.Bytes(), strings.TrimSpace(said.Text.String()), err
 }
+
+// runInto runs a program to its end and gives what it printed to printed and said. Whatever it wrote before its end is read, also on a
+// machine that then stands still for a while.
+func runInto(cmd *exec.Cmd, printed, said *Bounded) error {
+	out, err := readPipe(&cmd.Stdout, printed)
+	if err != nil {
+		return err
+	}
+	defer out.close()
+	errs, err := readPipe(&cmd.Stderr, said)
+	if err != nil {
+		return err
+	}
+	defer errs.close()
+	if err = cmd.Start(); err != nil {
+		return err
+	}
+	_, _ = out.write.Close(), errs.write.Close()
+	go out.copy()
+	go errs.copy()
+	err = cmd.Wait()
+
+	end := time.Now().Add(lingers)
+	out.finish(end)
+	errs.finish(end)
+	if err == nil && (printed.Full || said.Full) {
+		err = errTooMuch
+	}
+	return err
+}
+
+// stream is a pipe from a program.
+type stream struct {
+	read, write *os.File
+	to          *Bounded
+	over        chan struct{} // closed when nobody reads from it any more
+}
+
+// readPipe makes the pipe for one of a program's outputs.
+func readPipe(output *io.Writer, to *Bounded) (*stream, error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	*output = write
+	return &stream{read, write, to, make(chan struct{})}, nil
+}
+
+func (s *stream) copy() {
+	defer close(s.over)
+	if _, err := io.Copy(s.to, s.read); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = s.read.Close() // it printed too much, and is to hear of that
+	}
+}
+
+// finish reads what the program has written before its end, which is all in the pipe by now.
+func (s *stream) finish(end time.Time) {
+	select {
+	case <-s.over:
+		return
+	case <-time.After(time.Until(end)):
+	}
+	_ = s.read.SetReadDeadline(time.Now())
+	<-s.over
+	conn, err := s.read.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = conn.Control(func(fd uintptr) {
+		part := make([]byte, 64<<10) // as much as a pipe has
+		n, err := unix.Read(int(fd), part)
+		if err == nil || errors.Is(err, unix.EAGAIN) {
+			_, _ = s.to.Write(part[:max(n, 0)])
+		}
+	})
+}
+
+func (s *stream) close() { _, _ = s.read.Close(), s.write.Close() }

@@ -25,10 +25,12 @@ type Bounded struct {
 	Full bool // more was written
 }
 
+var errTooMuch = errors.New("too much output")
+
 func (w *Bounded) Write(p []byte) (int, error) {
 	if w.Text.Len()+len(p) > w.Most {
 		w.Full = true
-		return 0, errors.New("too much output")
+		return 0, errTooMuch
 	}
 	return w.Text.Write(p)
 }

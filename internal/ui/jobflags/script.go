@@ -11,18 +11,36 @@ import (
 // headSize is how much of a script is looked at for its flags, in bytes: they stand in front of its first command.
 const headSize = 64 << 10
 
-// ScriptOf is the script that a command starts, itself or by a shell or Python, the head of its text, and the lines in front of its
-// first command; "" for another program.
+// ScriptOf is the script that a command starts, itself or by env, a shell or Python, the head of its text, and the lines in front of its
+// first command; "" for another program. A name without a slash is a program of PATH, or what a shell or Python is to run.
 func ScriptOf(command []string) (path, head string, lines []string) {
-	for i, word := range command[:min(2, len(command))] {
-		if i == 1 && !interprets(command[0]) {
-			break
+	isArgument := false
+	for _, word := range command {
+		switch {
+		case filepath.Base(word) == "env" && !isArgument, !isArgument && isAssignment(word):
+			continue
+		case isArgument && (word == "-c" || word == "-m" || word == "-"):
+			return "", "", nil
+		case isArgument && strings.HasPrefix(word, "-"):
+			continue
+		case !isArgument && interprets(word):
+			isArgument = true
+			continue
+		case !isArgument && !strings.Contains(word, "/"):
+			return "", "", nil
 		}
-		if text := headOf(word); text != "" {
-			return word, text, linesOf(text)
+		if head = headOf(word); head == "" {
+			return "", "", nil
 		}
+		return word, head, linesOf(head)
 	}
 	return "", "", nil
+}
+
+// isAssignment reports whether a word is one for env, such as A=b.
+func isAssignment(word string) bool {
+	name, _, found := strings.Cut(word, "=")
+	return found && name != "" && !strings.ContainsAny(name, "/- ")
 }
 
 // interprets reports whether a program runs the file that is its first argument.

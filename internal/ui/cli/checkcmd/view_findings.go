@@ -42,7 +42,7 @@ func nearestCodes(code string, pages []check.Page) string {
 	}
 	shared := func(k string) (n int) {
 		for word := range strings.SplitSeq(strings.ToLower(code), "-") {
-			if len(word) > 2 && strings.Contains(k, word) {
+			if len(word) > 2 && strings.Contains("-"+k, "-"+word) {
 				n++
 			}
 		}

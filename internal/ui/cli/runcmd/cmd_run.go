@@ -13,7 +13,9 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/run"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/ranks"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/failure"
 	"gpuard/internal/ui/flagset"
@@ -96,7 +98,7 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 	}
 	jobflags.SayRule(p, o.Dry)
 	if !o.Quiet && !o.JSON {
-		sayLines(p, spec.Command)
+		sayLines(p, cmd, spec.Command)
 	}
 	p.ShowStanding(o.Quiet || o.JSON)
 	watch, err := jobflags.ReadVerify(p, cmd, o.Verify)
@@ -116,14 +118,25 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 	return nil
 }
 
-// sayLines says that the flags in a script are not those of this run.
-func sayLines(p *cli.Program, command []string) {
+// sayLines says that the flags in a script are not those of this run, unless the command line has them all.
+func sayLines(p *cli.Program, cmd *cobra.Command, command []string) {
 	path, _, lines := jobflags.ScriptOf(command)
+	var all []string
+	isMissing := false
 	for _, line := range lines {
-		if flags, ours := jobflags.FlagsIn(line); ours && strings.TrimSpace(flags) != "" {
-			_ = p.Tell(fmt.Sprintf("the lines with #GPUARD in %s count for gpuard submit, not here; write the flags before --:%s", path, flags))
-			return
+		flags, ours := jobflags.FlagsIn(line)
+		words, err := shellquote.SplitBeforeComment(flags)
+		if !ours || err != nil {
+			continue
 		}
+		all = append(all, words...)
+		for _, word := range words {
+			name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+			isMissing = isMissing || strings.HasPrefix(word, "-") && !cmd.Flags().Changed(name)
+		}
+	}
+	if isMissing {
+		_ = p.Tell(fmt.Sprintf("the lines with #GPUARD in %s (%s) count for gpuard submit, not for gpuard run", prose.Clean(path), prose.Clean(shellquote.Words(shellquote.Sh, all...))))
 	}
 }
 
