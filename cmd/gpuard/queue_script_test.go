@@ -98,6 +98,7 @@ func TestQueueScriptHints(t *testing.T) {
 		"#!/bin/sh\n# GPUARD --gpus 2\n":         "line 2 is not read",
 		"#!/bin/sh\n#SBATCH --gres=gpu:2 -p x\n": " count as --gpus=2; these have no effect: -p x\n",
 		"#!/bin/sh\n#GPUARD --cpu\n# gpuards\n":  "",
+		"#!/bin/sh\nset -e\n#GPUARD --gpus 9\n":  "line 3 is not read: lines with #GPUARD stand before the first command",
 		"#GPUARD --cpu\ntrue\n":                  "",
 	} {
 		file, err := os.CreateTemp(dir, "job") // each its own: one that runs cannot be written
@@ -113,5 +114,5 @@ func TestQueueScriptHints(t *testing.T) {
 			t.Errorf("%q: exit %d, %q, want %q", text, got.code, got.err, hint)
 		}
 	}
-	same(t, "wait", run(t, program(t, state, nil, "wait", "--machine", "demo", "1-4")).code, 0)
+	same(t, "wait", run(t, program(t, state, nil, "wait", "--machine", "demo", "1-5")).code, 0)
 }

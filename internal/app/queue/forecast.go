@@ -1,8 +1,8 @@
 package queue
 
 import (
-	"cmp"
 	"slices"
+	"strconv"
 	"time"
 
 	"gpuard/internal/core/gpu"
@@ -24,14 +24,20 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine s
 		}
 	}
 	var free []int64
-	endless := ""
+	var endless []string // by device
 	for i := range s.Devices {
 		at, lease := freeAt(&s.Devices[i], running[s.Devices[i].UUID], now)
-		free, endless = append(free, at), cmp.Or(endless, lease)
+		free, endless = append(free, at), append(endless, lease)
 	}
 	var asked []queue.Asked
 	for i := range others {
-		asked = append(asked, queue.Asked{Count: others[i].Count, Estimate: others[i].Time})
+		of := []int{}
+		for k := range s.Devices {
+			if slices.ContainsFunc(others[i].Devices, func(id gpu.UUID) bool { return isOn(&s.Devices[k], id) }) {
+				of = append(of, k)
+			}
+		}
+		asked = append(asked, queue.Asked{Count: others[i].Count, Of: of, Estimate: others[i].Time})
 	}
 	var own []*Entry
 	for i := range list {
@@ -44,10 +50,10 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine s
 	}
 	slices.SortStableFunc(own, func(a, b *Entry) int { return of(a).Before(of(b), now.UnixNano()) })
 	for _, e := range own {
-		asked = append(asked, queue.Asked{Count: needs(e), Estimate: of(e).Estimate})
+		asked = append(asked, queue.Asked{Count: needs(e), Of: named(e.Spec.Devices, s.Devices), Estimate: of(e).Estimate})
 	}
 	for i, start := range queue.Forecast(free, asked) {
-		expected, behind := (*time.Time)(nil), endless
+		expected, behind := (*time.Time)(nil), firstOf(endless, asked[i].Of)
 		if start != queue.Unknown {
 			expected, behind = new(time.Unix(0, start)), ""
 		}
@@ -57,6 +63,34 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine s
 		}
 		own[i-len(others)].Expected, own[i-len(others)].Endless = expected, behind
 	}
+}
+
+// firstOf is the first text that is not empty of those in these places; nil: of all.
+func firstOf(texts []string, places []int) string {
+	for i, text := range texts {
+		if text != "" && (places == nil || slices.Contains(places, i)) {
+			return text
+		}
+	}
+	return ""
+}
+
+// isOn reports whether a UUID is that of a GPU or of one of its slices.
+func isOn(d *status.Device, id gpu.UUID) bool {
+	return d.UUID == id || slices.ContainsFunc(d.MIG, func(m status.Device) bool { return m.UUID == id })
+}
+
+// named are the places of devices that a job names by their numbers; nil where it names none, or otherwise.
+func named(names []string, devices []status.Device) (of []int) {
+	for _, name := range names {
+		index, err := strconv.Atoi(name)
+		at := slices.IndexFunc(devices, func(d status.Device) bool { return d.Index == index })
+		if err != nil || at < 0 {
+			return nil
+		}
+		of = append(of, at)
+	}
+	return of
 }
 
 func estimate(e *Entry) time.Duration { return time.Duration(e.Estimate * float64(time.Second)) }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/status"
 )
 
@@ -24,7 +25,7 @@ func TestForecastEndOfALease(t *testing.T) {
 	} {
 		c.lease.User, c.lease.Command = "bob", "train.py"
 		s := &status.Report{Now: now, Devices: []status.Device{{UUID: gpu.UUID("GPU-a"), Leases: []status.Lease{c.lease}}}}
-		others := []status.Waiting{{Count: 1}}
+		others := []status.Waiting{{Count: 1, Devices: []gpu.UUID{"GPU-a"}}}
 		Forecast(nil, others, s, "")
 		switch got := others[0]; {
 		case c.want == 0 && (got.Expected != nil || got.Endless != "train.py of bob"):
@@ -34,8 +35,31 @@ func TestForecastEndOfALease(t *testing.T) {
 		}
 	}
 	s := &status.Report{Now: now, Devices: []status.Device{{UUID: gpu.UUID("GPU-a")}}}
-	others := []status.Waiting{{Count: 1}}
+	others := []status.Waiting{{Count: 1, Devices: []gpu.UUID{"GPU-a"}}}
 	if Forecast(nil, others, s, ""); others[0].Expected == nil || !others[0].Expected.Equal(now) {
 		t.Errorf("a free device: %v", others[0].Expected)
+	}
+}
+
+// TestForecastOfSomeDevices: a request waits for those devices that can serve it, however many others are free; so does a job that
+// names its own.
+func TestForecastOfSomeDevices(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	until := now.Add(2 * time.Hour)
+	s := &status.Report{Now: now, Devices: []status.Device{
+		{Index: 0, UUID: "GPU-a"},
+		{Index: 1, UUID: "GPU-b", Leases: []status.Lease{{Until: &until, User: "bob", Command: "exam"}}},
+		{Index: 2, UUID: "GPU-c", Leases: []status.Lease{{User: "eve", Command: "train.py"}}, MIG: []status.Device{{UUID: "MIG-c"}}},
+	}}
+	others := []status.Waiting{{Count: 1, Devices: []gpu.UUID{"GPU-b"}, Time: time.Hour}, {Count: 1, Devices: []gpu.UUID{"MIG-c"}}, {Count: 1, Devices: []gpu.UUID{"GPU-a", "GPU-b"}}}
+	list := []Entry{{State: Waiting, Spec: job.Spec{Devices: []string{"1"}}}, {State: Waiting, Spec: job.Spec{Devices: []string{"GPU-b"}}}}
+	Forecast(list, others, s, "")
+	for i, want := range []*time.Time{&until, nil, &now} {
+		if got := others[i].Expected; (got == nil) != (want == nil) || got != nil && !got.Equal(*want) {
+			t.Errorf("request %d: %v, want %v", i, got, want)
+		}
+	}
+	if others[1].Endless != "train.py of eve" || list[0].Expected == nil || !list[0].Expected.Equal(until.Add(time.Hour)) {
+		t.Errorf("%q, %v", others[1].Endless, list[0].Expected)
 	}
 }

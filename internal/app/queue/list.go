@@ -177,6 +177,25 @@ func FindJob(host *machine.Host, l job.Lease) (number int, err error) {
 	}
 }
 
+// FindNamed are the numbers of this user's jobs with that name which have not ended.
+func FindNamed(host *machine.Host, name string) (numbers []int) {
+	q, err := Open(host, false)
+	if err != nil || q == nil {
+		return nil
+	}
+	defer q.Close()
+	state, err := q.Read()
+	if err != nil {
+		return nil
+	}
+	for _, run := range state.In(record.Waiting, record.Begun, record.Running, record.Elsewhere) {
+		if state.Runs[run].Name == name {
+			numbers = append(numbers, run+1)
+		}
+	}
+	return numbers
+}
+
 // mostStart is how long the start of a job may take to be in the journal.
 const mostStart = 2 * time.Second
 

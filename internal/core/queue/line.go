@@ -135,20 +135,28 @@ func (l *Line) Reclass(which func(kind uint64) bool, of func(id int) Class) {
 // free, or Unknown. A start that depends on an unknown time is Unknown too.
 func Forecast(free []int64, requests []Asked) (starts []int64) {
 	free = slices.Clone(free)
+	all := make([]int, len(free))
+	for i := range all {
+		all[i] = i
+	}
 	for _, r := range requests {
-		slices.Sort(free)
-		if r.Count < 1 || r.Count > len(free) {
+		can := all
+		if r.Of != nil {
+			can = slices.Clone(r.Of)
+		}
+		slices.SortStableFunc(can, func(a, b int) int { return cmp.Compare(free[a], free[b]) })
+		if r.Count < 1 || r.Count > len(can) {
 			starts = append(starts, Unknown)
 			continue
 		}
-		start := free[r.Count-1]
+		start := free[can[r.Count-1]]
 		starts = append(starts, start)
 		end := int64(Unknown)
 		if start < Unknown && r.Estimate > 0 {
 			end = start + int64(r.Estimate)
 		}
-		for i := range r.Count {
-			free[i] = end
+		for _, device := range can[:r.Count] {
+			free[device] = end
 		}
 	}
 	return starts
@@ -157,6 +165,7 @@ func Forecast(free []int64, requests []Asked) (starts []int64) {
 // Asked is a request of a forecast.
 type Asked struct {
 	Count    int           // devices
+	Of       []int         // which devices can serve it, by their place in free; nil: each
 	Estimate time.Duration // 0 unknown
 }
 

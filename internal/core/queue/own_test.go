@@ -140,8 +140,12 @@ func TestDisplaces(t *testing.T) {
 
 func TestForecast(t *testing.T) {
 	const h = int64(time.Hour)
-	got := Forecast([]int64{2 * h, h}, []Asked{{1, time.Hour}, {2, time.Hour}, {1, 0}, {1, time.Hour}, {2, time.Hour}, {3, time.Hour}})
+	got := Forecast([]int64{2 * h, h}, []Asked{{1, nil, time.Hour}, {2, nil, time.Hour}, {1, nil, 0}, {1, nil, time.Hour}, {2, nil, time.Hour}, {3, nil, time.Hour}})
 	if want := []int64{h, 2 * h, 3 * h, 3 * h, Unknown, Unknown}; !reflect.DeepEqual(got, want) {
 		t.Error(got)
+	}
+	got = Forecast([]int64{3 * h, h, 2 * h}, []Asked{{1, []int{0}, time.Hour}, {1, []int{2, 0}, time.Hour}, {1, nil, time.Hour}, {2, []int{1}, time.Hour}, {1, []int{}, time.Hour}})
+	if want := []int64{3 * h, 2 * h, h, Unknown, Unknown}; !reflect.DeepEqual(got, want) {
+		t.Errorf("of some devices: %v", got)
 	}
 }

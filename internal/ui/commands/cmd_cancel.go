@@ -13,6 +13,7 @@ import (
 	"gpuard/internal/app/queue"
 	"gpuard/internal/app/services"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/prose"
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/shellquote"
 	"gpuard/internal/ui/cli"
@@ -136,10 +137,13 @@ func checkServices(ctx context.Context, p *cli.Program, o *projectcmd.ProjectFla
 	if err == nil {
 		_, err = projectcmd.SelectInstances(view, names)
 	}
-	if err != nil {
-		return failure.Usagef("cannot cancel %q: it is no job and no lease, and: %v", names[0], err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if jobs := queue.FindNamed(p.Host, names[0]); len(jobs) > 0 {
+		return failure.Usagef("cannot cancel %q: that is a name, which several jobs may have; write the number: gpuard cancel %s", names[0], prose.Ranges(jobs, " "))
+	}
+	return failure.Usagef("cannot cancel %q: it is no job and no lease, and: %v", names[0], err)
 }
 
 // cancelRun ends the command of a lease.

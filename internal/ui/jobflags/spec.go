@@ -181,6 +181,9 @@ func memorySize(flag, text string) (gpu.Bytes, error) {
 	if n == 0 {
 		return 0, fmt.Errorf("cannot ask for --%s %s: the size is zero; write for instance %s, or leave it out", flag, text, flagset.Example(flag))
 	}
+	if part, number := strconv.ParseFloat(text, 64); flag == "share" && number == nil && part > 1 && part <= 100 {
+		return 0, fmt.Errorf("cannot ask for --share %s: write a unit, such as --share %[1]sG, or a part of each GPU: --share %[1]s%%", text)
+	}
 	if n < gpu.MiB {
 		return 0, fmt.Errorf("cannot ask for --%s %s: that is %s; write a unit, such as --%[1]s %[4]sG", flag, text, n, strings.TrimRight(text, "kKiIbB "))
 	}

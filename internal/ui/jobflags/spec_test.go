@@ -25,7 +25,7 @@ func TestMemorySize(t *testing.T) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := memorySize("share", "8"); err == nil || err.Error() != "cannot ask for --share 8: that is 8 B; write a unit, such as --share 8G" {
+	if _, err := memorySize("share", "8"); err == nil || err.Error() != "cannot ask for --share 8: write a unit, such as --share 8G, or a part of each GPU: --share 8%" {
 		t.Errorf("the flag is not named: %v", err)
 	}
 }

@@ -148,7 +148,12 @@ func AskJobs(ctx context.Context, p *cli.Program, args []string, kind record.Kin
 		return err
 	}
 	runs := state.In(record.Begun, record.Running)
-	if err := q.Ask(ctx, kind, numbers...); err != nil {
+	err = q.Ask(ctx, kind, numbers...)
+	var wrong *exit.Usage
+	switch {
+	case errors.As(err, &wrong) && len(numbers) > 1: // it is asked of all or of none
+		return failure.Usagef("%v; nothing was %s", err, done)
+	case err != nil:
 		return err
 	}
 	for _, n := range numbers {

@@ -39,6 +39,14 @@ func scriptFlags(p *cli.Program, cmd *cobra.Command, command []string) error {
 			}
 		}
 	}
+	late := strings.Split(head, "\n")[len(lines):]
+	at := slices.IndexFunc(late, func(line string) bool {
+		flags, ours := jobflags.FlagsIn(line)
+		return ours && strings.TrimSpace(flags) != ""
+	})
+	if at >= 0 && foreign == "" {
+		foreign = fmt.Sprintf("%s, line %d is not read: lines with #GPUARD stand before the first command", path, len(lines)+at+1)
+	}
 	if foreign != "" {
 		_ = p.Tell(foreign)
 	}

@@ -124,6 +124,12 @@ func sayLines(p *cli.Program, cmd *cobra.Command, command []string) {
 	var all []string
 	isMissing := false
 	for _, line := range lines {
+		if strings.HasPrefix(line, "#SBATCH ") {
+			_ = p.Tell("the #SBATCH lines of " + prose.Clean(path) + " count for gpuard submit, not for gpuard run")
+			break
+		}
+	}
+	for _, line := range lines {
 		flags, ours := jobflags.FlagsIn(line)
 		words, err := shellquote.SplitBeforeComment(flags)
 		if !ours || err != nil {
