@@ -89,7 +89,7 @@ func awaitMoment(processes proc.FS, orders *Orders, done <-chan struct{}) bool {
 		now, err := processes.Uptime()
 		left := time.Duration(orders.Until) - now
 		if err == nil && left <= 0 {
-			if orders.InTime == nil || !orders.InTime.lives() {
+			if orders.InTime == nil || !orders.InTime.isAlive() {
 				return true
 			}
 			left = time.Second

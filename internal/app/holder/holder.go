@@ -23,7 +23,7 @@ import (
 // removes the lease, and records the processes that still hold it. args are pidfd, lock descriptor and the words of its
 // Orders. It touches the lease once a day, because systemd-tmpfiles removes old files.
 func Keep(host *machine.Host, args []string) error {
-	w, orders, err := told(args)
+	w, orders, err := readCommandLine(args)
 	if err != nil {
 		return err
 	}
@@ -80,8 +80,8 @@ func Keep(host *machine.Host, args []string) error {
 	return registry.NoteHolders(proc.New("/proc"), folder, last, os.Getppid())
 }
 
-// told is what the command line of a holder says.
-func told(args []string) (w *launch.Watch, o Orders, err error) {
+// readCommandLine reads what a holder is told.
+func readCommandLine(args []string) (w *launch.Watch, o Orders, err error) {
 	if o, err = readOrders(args[min(2, len(args)):]); err == nil {
 		w, err = launch.Watching(args[0], args[1])
 	}

@@ -58,12 +58,12 @@ func (p Process) open() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !p.lives() {
+	if !p.isAlive() {
 		_ = pidfd.Close()
 		return nil, fmt.Errorf("process %d is another one", p.PID)
 	}
 	return pidfd, nil
 }
 
-// lives reports whether the process has not ended.
-func (p Process) lives() bool { return proc.New("/proc").Alive(p.PID, p.Start) }
+// isAlive reports whether the process has not ended.
+func (p Process) isAlive() bool { return proc.New("/proc").Alive(p.PID, p.Start) }

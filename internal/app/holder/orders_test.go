@@ -40,11 +40,11 @@ func TestProcess(t *testing.T) {
 	}
 	self, other := Process{os.Getpid(), s.Start}, Process{os.Getpid(), s.Start + 1}
 	pidfd, err := self.open()
-	if err != nil || !self.lives() {
+	if err != nil || !self.isAlive() {
 		t.Fatal(err)
 	}
 	_ = pidfd.Close()
-	if _, err := other.open(); err == nil || other.lives() {
+	if _, err := other.open(); err == nil || other.isAlive() {
 		t.Error("another process with its number is taken for it")
 	}
 }

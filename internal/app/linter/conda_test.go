@@ -23,6 +23,7 @@ func TestCondaHook(t *testing.T) {
 		"one or the other":        {map[string]string{"env_vars.sh": "if [ -n \"$OLD\" ]; then CUDA_VISIBLE_DEVICES=$OLD; else unset CUDA_VISIBLE_DEVICES; fi\n"}, true},
 		"in a function":           {map[string]string{"env_vars.sh": "back() { unset CUDA_VISIBLE_DEVICES; }\nback\n"}, true},
 		"by what it reads":        {map[string]string{"env_vars.sh": ". \"$CONDA_PREFIX/share/undo\"\n"}, true},
+		"set to nothing":          {map[string]string{"env_vars.sh": "export CUDA_VISIBLE_DEVICES=\n"}, false},
 		"of another variable":     {map[string]string{"env_vars.sh": "unset MY_KEY HIP_VISIBLE_DEVICES\n"}, false},
 		"in a process of its own": {map[string]string{"env_vars.sh": "(unset CUDA_VISIBLE_DEVICES)\n"}, false},
 		"for another shell":       {map[string]string{"env_vars.fish": "unset CUDA_VISIBLE_DEVICES\n", "env_vars.csh": "unset CUDA_VISIBLE_DEVICES\n"}, false},

@@ -50,7 +50,7 @@ func Forecast(list []Entry, others []status.Waiting, s *status.Report, machine s
 	}
 	slices.SortStableFunc(own, func(a, b *Entry) int { return of(a).Before(of(b), now.UnixNano()) })
 	for _, e := range own {
-		asked = append(asked, queue.Asked{Count: needs(e), Of: named(e.Spec.Devices, s.Devices), Estimate: of(e).Estimate})
+		asked = append(asked, queue.Asked{Count: needs(e), Of: placesOf(e.Spec.Devices, s.Devices), Estimate: of(e).Estimate})
 	}
 	for i, start := range queue.Forecast(free, asked) {
 		expected, behind := (*time.Time)(nil), firstOf(endless, asked[i].Of)
@@ -80,8 +80,8 @@ func isOn(d *status.Device, id gpu.UUID) bool {
 	return d.UUID == id || slices.ContainsFunc(d.MIG, func(m status.Device) bool { return m.UUID == id })
 }
 
-// named are the places of devices that a job names by their numbers; nil where it names none, or otherwise.
-func named(names []string, devices []status.Device) (of []int) {
+// placesOf are the places of devices that a job names by their numbers; nil where it names none, or otherwise.
+func placesOf(names []string, devices []status.Device) (of []int) {
 	for _, name := range names {
 		index, err := strconv.Atoi(name)
 		at := slices.IndexFunc(devices, func(d status.Device) bool { return d.Index == index })

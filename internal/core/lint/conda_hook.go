@@ -65,7 +65,8 @@ func lookCondaHook(f File) []Finding {
 // inItsShell reports whether a step changes the shell that reads the file, and not a process of its own.
 func inItsShell(s Step) bool { return s.Process == "" && s.Lost == "" }
 
-// mayUndo reports whether a script gives a variable another value or none, or reads text that may do so.
+// mayUndo reports whether a script gives a variable another value or none, or reads text that may do so. A value that is empty hides every
+// device.
 func mayUndo(f File, name string) bool {
 	return slices.ContainsFunc(f.Steps, func(s Step) bool {
 		switch {
@@ -74,6 +75,7 @@ func mayUndo(f File, name string) bool {
 		case s.Do == Command && len(s.Words) > 0:
 			return isOneOf(path.Base(s.Words[0].Text), "source", ".", "eval")
 		}
-		return (s.Do == Set || s.Do == Unset) && s.Name == name
+		hidesAll := s.Do == Set && s.Value.Known && s.Value.Text == ""
+		return (s.Do == Set || s.Do == Unset) && s.Name == name && !hidesAll
 	})
 }
