@@ -108,7 +108,7 @@ func keepForNextStart(w *launch.Watch, folder *store.Folder, lease job.Lease, ne
 	if next == nil {
 		return false
 	}
-	parent, err := next.Parent.open()
+	parent, err := next.Parent.openPidfd()
 	if err != nil {
 		return false
 	}

@@ -16,7 +16,7 @@ type Orders struct {
 	Folder     string        `json:"-"`                    // the state folder
 	Lease      string        `json:"-"`                    // its ID
 	Until      int64         `json:"until,omitempty"`      // nanoseconds since boot: when the time of the lease is over; 0 never
-	InTime     *Process      `json:"in_time,omitempty"`    // it sees to that time while it lives; nil: nobody else does
+	InTime     *Process      `json:"in_time,omitempty"`    // ends the command in time while it lives, so that the holder need not; nil: none
 	Containers *engine.Watch `json:"containers,omitempty"` // the lease outlives its command, an engine's client, until these have ended
 	NextStart  *NextStart    `json:"next_start,omitempty"` // the lease waits for a next start of its command
 }
@@ -52,8 +52,8 @@ func readOrders(words []string) (o Orders, err error) {
 	return o, nil
 }
 
-// open gives a descriptor that means this very process.
-func (p Process) open() (*os.File, error) {
+// openPidfd gives a descriptor that means this very process.
+func (p Process) openPidfd() (*os.File, error) {
 	pidfd, err := launch.Pidfd(p.PID)
 	if err != nil {
 		return nil, err

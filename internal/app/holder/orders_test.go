@@ -9,7 +9,7 @@ import (
 	"gpuard/internal/host/proc"
 )
 
-// TestOrders: what a holder is told arrives as it was, and what nobody of gpuard has written is refused.
+// TestOrders: orders are read as they were written, and words that are none are refused.
 func TestOrders(t *testing.T) {
 	for _, o := range []Orders{
 		{Folder: "/run/gpuard", Lease: "k3f9"},
@@ -39,12 +39,12 @@ func TestProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	self, other := Process{os.Getpid(), s.Start}, Process{os.Getpid(), s.Start + 1}
-	pidfd, err := self.open()
+	pidfd, err := self.openPidfd()
 	if err != nil || !self.isAlive() {
 		t.Fatal(err)
 	}
 	_ = pidfd.Close()
-	if _, err := other.open(); err == nil || other.isAlive() {
+	if _, err := other.openPidfd(); err == nil || other.isAlive() {
 		t.Error("another process with its number is taken for it")
 	}
 }

@@ -61,8 +61,8 @@ func (c *collector) readUndo(p, folder string) *deactivation {
 	return &found
 }
 
-// paired is the file where a script of activate.d should be undone, and the scripts that conda runs then.
-func (d *deactivation) paired(p string) (path string, scripts []lint.File) {
+// undoFor is the file where a script of activate.d should be undone, and the scripts that conda runs then.
+func (d *deactivation) undoFor(p string) (path string, scripts []lint.File) {
 	if d == nil {
 		return "", nil
 	}

@@ -79,7 +79,7 @@ func (o Options) parse(ctx context.Context, sources []source) []reading {
 	eachOf(read, func(i int) {
 		if read[i].skipped == "" && !read[i].unread {
 			read[i].file = expand(read[i].file)
-			read[i].file.UndoPath, read[i].file.Undo = read[i].undo.paired(read[i].path)
+			read[i].file.UndoPath, read[i].file.Undo = read[i].undo.undoFor(read[i].path)
 		}
 	})
 	return read

@@ -156,7 +156,7 @@ func (l *Launch) Exec() error {
 	case err != nil:
 	case launch.CanHold():
 		var words []string
-		if words, err = l.orders().Words(); err == nil {
+		if words, err = l.holderOrders().Words(); err == nil {
 			err = launch.StartHolder(fd, l.claimed.Watch, words...)
 		}
 	case l.spec.Timeout > 0:
@@ -245,7 +245,7 @@ func (l *Launch) handOver(child *launch.Child, keep int, most time.Duration) err
 		l.host.Say(err.Error()) // the lease is held all the same
 	}
 	l.claimed.Held.Lease = lease
-	orders := l.orders()
+	orders := l.holderOrders()
 	switch {
 	case most > 0 && err == nil:
 		l.endInTime(orders, lease.Until)

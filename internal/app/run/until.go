@@ -9,9 +9,9 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// orders are what the holder of the lease is told: when the time of the lease is over, and what it waits for when the command has
+// holderOrders are what the holder of the lease is told: when the time of the lease is over, and what it waits for when the command has
 // ended.
-func (l *Launch) orders() *holder.Orders {
+func (l *Launch) holderOrders() *holder.Orders {
 	o := &holder.Orders{Folder: l.claimed.Folder.Path, Lease: l.Lease}
 	if l.spec.Timeout > 0 {
 		o.Until = l.claimed.Held.Lease.Due(l.spec.Timeout)

@@ -52,8 +52,8 @@ func (w *Watch) outsiders(now time.Time, p spot, present map[string]bool) (all [
 	return all
 }
 
-// triesWithin is how often an outsider should have been ended by now, that long after its grace: one whose end has failed, as when the
-// driver did not answer, is ended again after 1, 2, 4, 8 … minutes.
+// triesWithin is the number of times that serve has tried to end an outsider by now. over is how long ago its grace ended. Where that
+// failed, as when the driver did not answer, the next tries come after 1, 2, 4, 8 … minutes.
 func (w *Watch) triesWithin(over time.Duration) int {
 	return 1 + bits.Len64(uint64(over/w.minutes(1))) //nolint:gosec // not below 0
 }

@@ -87,17 +87,17 @@ func (c *Cluster) patience() time.Duration {
 // command is kubectl with messages that do not depend on the language.
 func (c *Cluster) command(ctx context.Context, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, c.Path, c.words(args)...) //nolint:gosec // the person's own kubectl
-	cmd.Env, cmd.WaitDelay = c.environment(), time.Second
+	cmd.Env, cmd.WaitDelay = c.kubectlEnv(), time.Second
 	return cmd
 }
 
-func (c *Cluster) environment() []string { return append(append([]string{}, c.Env...), "LC_ALL=C") }
+func (c *Cluster) kubectlEnv() []string { return append(append([]string{}, c.Env...), "LC_ALL=C") }
 
 // call runs kubectl to its end and returns what it printed, also when it failed.
 func (c *Cluster) call(ctx context.Context, stdin []byte, args ...string) ([]byte, error) {
 	patience := c.patience()
 	words := append(c.words(args), fmt.Sprintf("--request-timeout=%ds", max(1, int(patience.Seconds()))))
-	out, said, err := sys.Output(ctx, patience, most, c.environment(), stdin, append([]string{c.Path}, words...)...)
+	out, said, err := sys.Output(ctx, patience, most, c.kubectlEnv(), stdin, append([]string{c.Path}, words...)...)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

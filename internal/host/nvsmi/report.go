@@ -174,7 +174,7 @@ func (u *unit) addSlices(described []xmlMIG) {
 	for i := range described {
 		x := &described[i]
 		s := gpu.MIGDevice{Index: unlisted, GPUInstance: unlisted, MemoryTotal: memory(x.Memory.Total), MemoryUsed: memory(x.Memory.Used)}
-		gi, ci, ok := instance(x.GI, x.CI)
+		gi, ci, ok := readInstance(x.GI, x.CI)
 		if index := count(x.Index); index != nil && ok {
 			s.Index, s.UUID, s.GPUInstance, s.ComputeInstance = int(*index), uuid(x.UUID, "MIG-"), gi, ci
 		}
@@ -185,7 +185,7 @@ func (u *unit) addSlices(described []xmlMIG) {
 // addSlicesOfProcesses adds the slices that only a process names.
 func (u *unit) addSlicesOfProcesses() {
 	for i := range u.processes {
-		gi, ci, ok := instance(u.processes[i].GI, u.processes[i].CI)
+		gi, ci, ok := readInstance(u.processes[i].GI, u.processes[i].CI)
 		if ok && !slices.ContainsFunc(u.slices, func(s gpu.MIGDevice) bool { return s.GPUInstance == gi && s.ComputeInstance == ci }) {
 			u.slices = append(u.slices, gpu.MIGDevice{Index: unlisted, GPUInstance: gi, ComputeInstance: ci})
 		}
@@ -195,8 +195,8 @@ func (u *unit) addSlicesOfProcesses() {
 // mostInstances is above every number of an instance: 4294967295 is the library's way of saying that there is none.
 const mostInstances = 1 << 16
 
-// instance reads the two numbers of a slice; ok is false where one is missing.
-func instance(gi, ci string) (g, c int, ok bool) {
+// readInstance reads the two numbers of a slice; ok is false where one is missing.
+func readInstance(gi, ci string) (g, c int, ok bool) {
 	one, two := count(gi), count(ci)
 	if one == nil || two == nil || max(*one, *two) > mostInstances {
 		return 0, 0, false
@@ -247,7 +247,7 @@ func (u *unit) assignProcesses(d *gpu.Device) []gpu.Process {
 			continue
 		}
 		p.GPU = d.UUID
-		gi, ci, sliced := instance(x.GI, x.CI)
+		gi, ci, sliced := readInstance(x.GI, x.CI)
 		for _, s := range d.MIG {
 			if sliced && s.GPUInstance == gi && s.ComputeInstance == ci {
 				p.GPU = s.UUID

@@ -4,38 +4,32 @@ import (
 	"debug/elf"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 // mostOfELF is how much is read of one library, in bytes: its tables, not its code.
 const mostOfELF = 32 << 20
 
-// linked lists the shared libraries in a folder, and the names of those that they load; nil where it has none.
-func (w Where) linked(folder string) []string {
+// librariesIn lists the shared libraries in a folder, and the names of those that they load; nil where it has none.
+func (w Where) librariesIn(folder string) []string {
 	var all []string
 	names, _ := w.names(folder)
 	for _, name := range names {
 		if strings.Contains(name, ".so") {
-			all = append(append(all, name), w.needed(filepath.Join(folder, name))...)
+			all = append(append(all, name), w.neededBy(filepath.Join(folder, name))...)
 		}
 	}
 	return all
 }
 
-// needed lists the names of the libraries that a shared library loads (DT_NEEDED); none where it cannot be read.
-func (w Where) needed(path string) []string {
-	f, err := os.OpenFile(w.at(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
+// neededBy lists the names of the libraries that a shared library loads (DT_NEEDED); none where it cannot be read.
+func (w Where) neededBy(path string) []string {
+	f := w.openFile(path)
+	if f == nil {
 		return nil
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return nil
-	}
 
 	library, err := elf.NewFile(&rationed{f, mostOfELF})
 	if err != nil {

@@ -108,18 +108,27 @@ func (w Where) absolute(path string) string {
 	return filepath.Clean(path)
 }
 
-// readFile returns the beginning of a file; nil if it is not a regular file or cannot be read. It does not block on a
-// FIFO.
-func (w Where) readFile(path string) []byte {
+// openFile opens a regular file; nil if it is none or cannot be opened. It does not block on a FIFO.
+func (w Where) openFile(path string) *os.File {
 	f, err := os.OpenFile(w.at(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
 	}
-	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
+		_ = f.Close()
 		return nil
 	}
+	return f
+}
+
+// readFile returns the beginning of a file; nil if it is not a regular file or cannot be read.
+func (w Where) readFile(path string) []byte {
+	f := w.openFile(path)
+	if f == nil {
+		return nil
+	}
+	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, fileSize))
 	if err != nil {
 		return nil

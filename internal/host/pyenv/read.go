@@ -103,7 +103,7 @@ func (w Where) list(ctx context.Context, paths []string) []Folder {
 			f.ONNX = w.readFile(filepath.Join(path, "onnxruntime/capi/build_and_package_info.py"))
 		}
 		if _, has := slices.BinarySearch(f.Names, "llama_cpp"); has {
-			f.Llama = slices.Concat(w.linked(filepath.Join(path, "llama_cpp/lib")), w.linked(filepath.Join(path, "llama_cpp"))) // before 0.2.80 there was no lib
+			f.Llama = slices.Concat(w.librariesIn(filepath.Join(path, "llama_cpp/lib")), w.librariesIn(filepath.Join(path, "llama_cpp"))) // before 0.2.80 there was no lib
 		}
 		folders = append(folders, f)
 	}

@@ -51,13 +51,13 @@ func runInto(cmd *exec.Cmd, printed, said *Bounded) error {
 		return err
 	}
 	_, _ = out.write.Close(), errs.write.Close()
-	go out.copy()
-	go errs.copy()
+	go out.copyOutput()
+	go errs.copyOutput()
 	err = cmd.Wait()
 
 	end := time.Now().Add(lingers)
-	out.finish(end)
-	errs.finish(end)
+	out.readRest(end)
+	errs.readRest(end)
 	if err == nil && (printed.Full || said.Full) {
 		err = errTooMuch
 	}
@@ -81,15 +81,16 @@ func readPipe(output *io.Writer, to *Bounded) (*stream, error) {
 	return &stream{read, write, to, make(chan struct{})}, nil
 }
 
-func (s *stream) copy() {
+// copyOutput reads what the program writes, until nobody has the pipe open any more.
+func (s *stream) copyOutput() {
 	defer close(s.over)
 	if _, err := io.Copy(s.to, s.read); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = s.read.Close() // it printed too much, and is to hear of that
 	}
 }
 
-// finish reads what the program has written before its end, which is all in the pipe by now.
-func (s *stream) finish(end time.Time) {
+// readRest reads what the program has written before its end, which is all in the pipe by now.
+func (s *stream) readRest(end time.Time) {
 	select {
 	case <-s.over:
 		return

@@ -58,7 +58,7 @@ func TestOutputReadLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.AfterFunc(50*time.Millisecond, func() { close(s.over) })
-	s.finish(time.Now())
+	s.readRest(time.Now())
 	if got := to.Text.String(); got != "in the pipe" {
 		t.Errorf("%q", got)
 	}

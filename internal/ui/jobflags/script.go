@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// headSize is how much of a script is looked at for its flags, in bytes: they stand in front of its first command.
+// headSize is how many bytes of a script are searched for flags, which stand before its first command.
 const headSize = 64 << 10
 
 // ScriptOf is the script that a command starts, itself or by env, a shell or Python, the head of its text, and the lines in front of its
@@ -23,7 +23,7 @@ func ScriptOf(command []string) (path, head string, lines []string) {
 			return "", "", nil
 		case isArgument && strings.HasPrefix(word, "-"):
 			continue
-		case !isArgument && interprets(word):
+		case !isArgument && isInterpreter(word):
 			isArgument = true
 			continue
 		case !isArgument && !strings.Contains(word, "/"):
@@ -43,8 +43,8 @@ func isAssignment(word string) bool {
 	return found && name != "" && !strings.ContainsAny(name, "/- ")
 }
 
-// interprets reports whether a program runs the file that is its first argument.
-func interprets(program string) bool {
+// isInterpreter reports whether a program runs the file that is its first argument.
+func isInterpreter(program string) bool {
 	name := filepath.Base(program)
 	return slices.Contains([]string{"sh", "bash", "dash", "zsh", "ksh"}, name) || strings.HasPrefix(name, "python")
 }
