@@ -19,12 +19,13 @@ import (
 
 // Options say which files to check, and how.
 type Options struct {
-	Paths  []string    // files and folders; "-" is Input
-	Input  io.Reader   // what "-" stands for
-	As     lint.Kind   // the format of Input; "" is guessed from its text
-	Python string      // the interpreter that reads Python; "" is the one of the environment
-	Fix    bool        // write what can be mended
-	Env    visible.Env // where Python is looked for
+	Paths   []string    // files and folders; "-" is Input
+	Input   io.Reader   // what "-" stands for
+	As      lint.Kind   // the format of Input; "" is guessed from its text
+	Python  string      // the interpreter that reads Python; "" is the one of the environment
+	Fix     bool        // write what can be mended
+	Preview bool        // rules that are new, too
+	Env     visible.Env // where Python is looked for
 }
 
 // Report is what was found.
@@ -125,7 +126,7 @@ func (r *Report) add(one *reading) {
 
 // look applies the rules to one file.
 func (one *reading) look() (found []lint.Finding, silenced int) {
-	return lint.Silence(one.file, one.cells(), lint.Look(one.file))
+	return lint.Silence(one.file, one.cells(), lint.Look(one.file, one.preview))
 }
 
 // mistakes describes findings with the lines that they are about. A file may have as many of them as lines: for each,

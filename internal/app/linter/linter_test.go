@@ -35,7 +35,7 @@ type example struct {
 // everything reads the examples of every rule and the corpora, with one start of Python.
 func everything(t *testing.T) (all []example) {
 	t.Helper()
-	for _, r := range lint.Rules() {
+	for _, r := range lint.Descriptions() {
 		for i, e := range r.Bad {
 			all = append(all, example{Example: e, where: fmt.Sprintf("bad example %d of %s, %s", i+1, r.Code, e.Name), code: r.Code, bad: true})
 		}
@@ -110,7 +110,7 @@ func told(all []Mistake) string {
 func TestRules(t *testing.T) {
 	form := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)+$`)
 	seen := map[string]bool{}
-	for _, r := range lint.Rules() {
+	for _, r := range lint.Descriptions() {
 		switch {
 		case !form.MatchString(r.Code):
 			t.Errorf("%q is not lower-case words with - between them", r.Code)
@@ -157,7 +157,7 @@ func testFindings(t *testing.T, all []example) {
 // complete fails where a finding lacks what is shown of it.
 func (e example) complete(t *testing.T, f Mistake) {
 	t.Helper()
-	page := slices.ContainsFunc(lint.Rules(), func(r lint.Rule) bool { return r.Code == f.Code })
+	page := slices.ContainsFunc(lint.Descriptions(), func(r lint.Description) bool { return r.Code == f.Code })
 	if !page || f.Seen == "" || f.Why == "" || f.Do == "" && f.Instead == "" || f.Now == "" {
 		t.Errorf("%s: a finding is not complete: %+v", e.where, f)
 	}

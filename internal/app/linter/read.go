@@ -26,6 +26,7 @@ type reading struct {
 	unread  bool   // it could not be looked at
 	fixed   []Mistake
 	tried   bool        // what could be mended is
+	preview bool        // new rules are asked for
 	code    []lint.Cell // of a notebook
 }
 
@@ -63,7 +64,7 @@ func (o Options) parse(ctx context.Context, sources []source) []reading {
 	known := readers()
 	var pythons []*reading
 	for i, s := range sources {
-		read[i].source = s
+		read[i].source, read[i].preview = s, o.Preview
 		if known[s.kind] == nil {
 			pythons = append(pythons, &read[i])
 		}

@@ -10,33 +10,6 @@ import (
 	"gpuard/internal/core/check"
 )
 
-func fractionsOverOne() Rule {
-	return Rule{
-		Page: check.Page{
-			Code:  "fractions-over-one",
-			Title: "Programs that run at the same time want more than one GPU's memory",
-			Text: "vLLM and JAX reserve a share of the whole GPU's memory when they start: vLLM 0.9 unless `--gpu-memory-utilization` says less, JAX what XLA_CLIENT_MEM_FRACTION says. Two programs on one GPU whose shares add up to more than 1 cannot both start.\n\n" +
-				"Give each a smaller share, so that the sum stays below 1, or a GPU of its own.",
-			From: []string{"https://docs.vllm.ai/en/stable/cli/serve/", "vllm-project/vllm: vllm/engine/arg_utils.py", "https://docs.jax.dev/en/latest/gpu_memory_allocation.html"},
-		},
-		Severity: check.Error,
-		Bad: []Example{
-			{"serve.sh", "#!/bin/bash\nvllm serve first --port 8001 --gpu-memory-utilization 0.6 &\nvllm serve second --port 8002 --gpu_memory_utilization=0.6 &\nwait\n"},
-			{"default.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0 vllm serve first --port 8001 &\nCUDA_VISIBLE_DEVICES=0 python -m vllm.entrypoints.openai.api_server --model second --port 8002 &\nwait\n"},
-			{"jax.sh", "#!/bin/bash\nexport XLA_CLIENT_MEM_FRACTION=.6\nCUDA_VISIBLE_DEVICES=1 python a.py &\nCUDA_VISIBLE_DEVICES=1 python b.py &\nwait\n"},
-		},
-		Good: []Example{
-			{"serve.sh", "#!/bin/bash\nvllm serve first --port 8001 --gpu-memory-utilization 0.45 &\nvllm serve second --port 8002 --gpu-memory-utilization=0.45 &\nwait\n"},
-			{"apart.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0 vllm serve first --port 8001 &\nCUDA_VISIBLE_DEVICES=1 vllm serve second --port 8002 &\nwait\n"},
-			{"turns.sh", "#!/bin/bash\nvllm serve first --port 8001 &\nserver=$!\npython bench.py\nkill \"$server\"\nwait\nvllm serve second --port 8001 &\npython bench.py\nkill $!\n"},
-			{"stopped.sh", "#!/bin/bash\nfinish() { ps aux | grep vllm | awk '{print $2}' | xargs kill -9; }\nvllm serve first &\npython bench.py\nfinish\nvllm serve second &\npython bench.py\npgrep -f vllm | xargs -r kill\nvllm serve third &\npython bench.py\n./stop_server.sh\nvllm serve fourth &\n"},
-			{"machines.sh", "#!/bin/bash\nsrun --nodes=1 --ntasks=1 -w \"$first\" vllm serve model &\nsrun --nodes=1 --ntasks=1 -w \"$second\" vllm serve model &\nwait\n"},
-			{"choice.sh", "#!/bin/bash\ncase $1 in\nsmall) vllm serve first & ;;\nlarge) vllm serve second & ;;\nesac\nwait\n"},
-		},
-		Look: lookFractions,
-	}
-}
-
 // share is one program's part of the memory of the GPUs that it uses.
 type share struct {
 	at      Place
@@ -69,7 +42,7 @@ func lookFractions(f File) []Finding {
 		}
 		device, sum := crowded(append(running, part))
 		if sum > 1.001 && len(running) > 0 && part.part <= 1 {
-			all = append(all, Finding{Finding: check.Finding{Code: "fractions-over-one", Severity: check.Error,
+			all = append(all, Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("with those still running before it, programs want %.2g of the memory of GPU %s", sum, device),
 				Why:  "each reserves its share of the whole GPU when it starts, so the last one finds too little", Do: "give each a share so that the sum is below 1, or a GPU of its own"}, At: part.at})
 			running = nil

@@ -166,7 +166,7 @@ func TestLongScript(t *testing.T) {
 		f.Steps = append(f.Steps, Step{Do: Set, Name: "CUDA_VISIBLE_DEVICES", Exported: true, How: "export", Process: "1/", Value: Value{Text: "0,1", Known: true}}, launch)
 	}
 	began := time.Now()
-	for _, r := range commandRules() {
+	for _, r := range rules() {
 		if found := r.Look(f); len(found) > 0 {
 			t.Errorf("%s: %d findings", r.Code, len(found))
 		}

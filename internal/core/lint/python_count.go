@@ -62,48 +62,30 @@ func (f File) onCPU() bool {
 	})
 }
 
-func processesRule() Rule {
-	const code = "more-processes-than-gpus"
-	return Rule{
-		Page: check.Page{
-			Code: code,
-			Text: "In Python the number is `nprocs` of `torch.multiprocessing.spawn`, `devices` of Lightning's `Trainer`, `tensor_parallel_size` of vLLM's `LLM`; `torch.cuda.device_count()` counts what is visible.",
-			From: []string{"https://docs.pytorch.org/docs/stable/multiprocessing.html#spawning-subprocesses", "https://lightning.ai/docs/pytorch/stable/common/trainer.html#devices"},
-		},
-		Bad: []Example{
-			{"ddp.py", "import os\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"0,1\"\nimport torch.multiprocessing as mp\n\n\ndef work(rank):\n    pass\n\n\nif __name__ == \"__main__\":\n    mp.spawn(work, nprocs=4)\n"},
-			{"serve.py", "import os\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"0\"\nfrom vllm import LLM\nllm = LLM(\"m\", tensor_parallel_size=2)\n"},
-		},
-		Good: []Example{
-			{"ddp.py", "import os\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"0,1\"\nimport torch.multiprocessing as mp\n\n\ndef work(rank):\n    pass\n\n\nif __name__ == \"__main__\":\n    mp.spawn(work, nprocs=2)\n"},
-			{"serve.py", "from vllm import LLM\nllm = LLM(\"m\", tensor_parallel_size=2)\n"},
-		},
-		Look: func(f File) (all []Finding) {
-			if f.onCPU() {
-				return nil
-			}
-			ways := flows(f)
-			seen := map[Place]bool{}
-			for _, w := range ways {
-				for i, m := range w.moments {
-					n, v, what := m.processes()
-					if n == 0 || i < w.from || m.counted() || seen[m.At] || m.masksItself(ways) {
-						continue
-					}
-					set, entries, ok := visibleAt(w.moments, i)
-					if !ok || n <= len(entries) {
-						continue
-					}
-					seen[m.At] = true
-					all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Error,
-						Seen: fmt.Sprintf("%s asks for %d %s, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.Name, n, what, set.Value.Text, set.At.Line, prose.Count(len(entries), "device")),
-						Why:  "each needs a device of its own",
-						Do:   fmt.Sprintf("ask for %d, or make more devices visible", len(entries))}, At: v.At})
-				}
-			}
-			return all
-		},
+func lookProcessesInPython(f File) (all []Finding) {
+	if f.onCPU() {
+		return nil
 	}
+	ways := flows(f)
+	seen := map[Place]bool{}
+	for _, w := range ways {
+		for i, m := range w.moments {
+			n, v, what := m.processes()
+			if n == 0 || i < w.from || m.counted() || seen[m.At] || m.masksItself(ways) {
+				continue
+			}
+			set, entries, ok := visibleAt(w.moments, i)
+			if !ok || n <= len(entries) {
+				continue
+			}
+			seen[m.At] = true
+			all = append(all, Finding{Finding: check.Finding{
+				Seen: fmt.Sprintf("%s asks for %d %s, and CUDA_VISIBLE_DEVICES=%s of line %d leaves %s", m.Name, n, what, set.Value.Text, set.At.Line, prose.Count(len(entries), "device")),
+				Why:  "each needs a device of its own",
+				Do:   fmt.Sprintf("ask for %d, or make more devices visible", len(entries))}, At: v.At})
+		}
+	}
+	return all
 }
 
 // masksItself reports whether the workers that a call starts choose their devices themselves.
@@ -118,32 +100,17 @@ func (m moment) masksItself(ways []flow) bool {
 	})
 }
 
-func portRule() Rule {
-	const code = "master-port-fixed"
-	return Rule{
-		Page: check.Page{
-			Code: code,
-			Text: "In Python, `os.environ.setdefault(\"MASTER_PORT\", ...)` leaves the choice to the caller.",
-			From: []string{"https://docs.pytorch.org/docs/stable/distributed.html#tcp-initialization"},
-		},
-		Bad: []Example{
-			{"ddp.py", "import os\nimport torch.distributed as dist\nos.environ[\"MASTER_ADDR\"] = \"localhost\"\nos.environ[\"MASTER_PORT\"] = \"12355\"\ndist.init_process_group(\"nccl\", rank=0, world_size=1)\n"},
-			{"ddp.py", "import torch.distributed as dist\ndist.init_process_group(\"nccl\", init_method=\"tcp://127.0.0.1:23456\", rank=0, world_size=1)\n"},
-		},
-		Good: []Example{{"ddp.py", "import os\nimport torch.distributed as dist\nos.environ.setdefault(\"MASTER_ADDR\", \"localhost\")\nos.environ.setdefault(\"MASTER_PORT\", \"12355\")\ndist.init_process_group(\"nccl\", rank=0, world_size=1)\n"}},
-		Look: func(f File) (all []Finding) {
-			local := regexp.MustCompile(`^tcp://(localhost|127\.0\.0\.1|\[::1\]):([1-9][0-9]*)$`)
-			for _, s := range f.Steps {
-				if s.Do != Call || s.Name != "torch.distributed.init_process_group" {
-					continue
-				}
-				if a, ok := s.arg(1, "init_method"); ok && a.Value.Known && local.MatchString(a.Value.Text) {
-					all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Info, Seen: "the processes always meet at port " + local.FindStringSubmatch(a.Value.Text)[2],
-						Why: "a second job on the same machine cannot listen on that port",
-						Do:  "use init_method=\"env://\" and start the program with torchrun --standalone"}, At: a.Value.At})
-				}
-			}
-			return all
-		},
+func lookPortInPython(f File) (all []Finding) {
+	local := regexp.MustCompile(`^tcp://(localhost|127\.0\.0\.1|\[::1\]):([1-9][0-9]*)$`)
+	for _, s := range f.Steps {
+		if s.Do != Call || s.Name != "torch.distributed.init_process_group" {
+			continue
+		}
+		if a, ok := s.arg(1, "init_method"); ok && a.Value.Known && local.MatchString(a.Value.Text) {
+			all = append(all, Finding{Finding: check.Finding{Seen: "the processes always meet at port " + local.FindStringSubmatch(a.Value.Text)[2],
+				Why: "a second job on the same machine cannot listen on that port",
+				Do:  "use init_method=\"env://\" and start the program with torchrun --standalone"}, At: a.Value.At})
+		}
 	}
+	return all
 }

@@ -9,40 +9,19 @@ import (
 	"gpuard/internal/core/check"
 )
 
-func fractionsRule() Rule {
-	const code = "fractions-over-one"
-	return Rule{
-		Page: check.Page{
-			Code: code,
-			Text: "In Python the share is `gpu_memory_utilization` of vLLM's `LLM`, or JAX's fraction in `os.environ`, which every process of a pool takes over. `gpuard run --share SIZE` keeps the sum of such shares within a card.",
-			From: []string{"vllm-project/vllm: vllm/config/cache.py"},
-		},
-		Bad: []Example{
-			{"workers.py", "import torch\nimport torch.multiprocessing as mp\n\n\ndef work(rank):\n    torch.cuda.set_per_process_memory_fraction(0.6, 0)\n\n\nif __name__ == \"__main__\":\n    mp.spawn(work, nprocs=2)\n"},
-			{"serve.py", "from vllm import LLM\nbig = LLM(\"a\", gpu_memory_utilization=0.6)\nsmall = LLM(\"b\", gpu_memory_utilization=0.5)\n"},
-			{"jobs.py", "import os\nos.environ[\"XLA_CLIENT_MEM_FRACTION\"] = \"0.5\"\nfrom multiprocessing import get_context\n\n\ndef work(i):\n    import jax.numpy as jnp\n    return jnp.zeros(3)\n\n\n" +
-				"if __name__ == \"__main__\":\n    with get_context(\"spawn\").Pool(4) as pool:\n        pool.map(work, range(4))\n"},
-		},
-		Good: []Example{
-			{"workers.py", "import torch\nimport torch.multiprocessing as mp\n\n\ndef work(rank):\n    torch.cuda.set_device(rank)\n    torch.cuda.set_per_process_memory_fraction(0.6)\n\n\nif __name__ == \"__main__\":\n    mp.spawn(work, nprocs=2)\n"},
-			{"serve.py", "from vllm import LLM\nbig = LLM(\"a\", gpu_memory_utilization=0.6)\nsmall = LLM(\"b\", gpu_memory_utilization=0.3)\n"},
-			{"serve.py", "from vllm import LLM\none = LLM(\"a\")\nprint(one.generate(\"x\"))\ndel one\ntwo = LLM(\"b\")\n"},
-		},
-		Look: func(f File) (all []Finding) {
-			ways := flows(f)
-			seen := map[Place]bool{}
-			for _, w := range ways {
-				all = append(all, engines(code, w, seen)...)
-				all = append(all, pools(code, f, w, ways, seen)...)
-				all = append(all, limits(code, w, ways, seen)...)
-			}
-			return all
-		},
+func lookFractionsInPython(f File) (all []Finding) {
+	ways := flows(f)
+	seen := map[Place]bool{}
+	for _, w := range ways {
+		all = append(all, engines(w, seen)...)
+		all = append(all, pools(f, w, ways, seen)...)
+		all = append(all, limits(w, ways, seen)...)
 	}
+	return all
 }
 
 // engines adds what the vLLM engines of one process take, as long as none is given back and the mask stays.
-func engines(code string, w flow, seen map[Place]bool) (all []Finding) {
+func engines(w flow, seen map[Place]bool) (all []Finding) {
 	sum := 0.0
 	var before []moment
 	for i, m := range w.moments {
@@ -68,7 +47,7 @@ func engines(code string, w flow, seen map[Place]bool) (all []Finding) {
 		before = append(before, m)
 		if len(before) > 1 && sum > 1.0001 && !seen[m.At] {
 			seen[m.At] = true
-			all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Error,
+			all = append(all, Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("the engines up to here take %.2g of the GPU's memory together", sum),
 				Why:  "each takes its fraction of the whole card; the last one finds too little",
 				Do:   "give each a gpu_memory_utilization so that the sum stays below 1"}, At: m.At})
@@ -78,7 +57,7 @@ func engines(code string, w flow, seen map[Place]bool) (all []Finding) {
 }
 
 // pools multiplies a fraction that the environment says by the processes that take it over.
-func pools(code string, f File, w flow, ways []flow, seen map[Place]bool) (all []Finding) {
+func pools(f File, w flow, ways []flow, seen map[Place]bool) (all []Finding) {
 	if !slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Import && library(s.Name) == "jax" }) {
 		return nil
 	}
@@ -100,7 +79,7 @@ func pools(code string, f File, w flow, ways []flow, seen map[Place]bool) (all [
 			continue
 		}
 		seen[set.At] = true
-		all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Error,
+		all = append(all, Finding{Finding: check.Finding{
 			Seen: fmt.Sprintf("%d processes take %s=%s each, together %.3g of the GPU's memory", workers, set.Name, set.Value.Text, part*float64(workers)),
 			Why:  "each takes its fraction of the whole card at its first operation",
 			Do:   fmt.Sprintf("set it to %.2g or less, or give each process a GPU of its own", 1/float64(workers)-0.005)}, At: set.At})
@@ -133,7 +112,7 @@ func (m moment) runs(ways []flow, root string) bool {
 }
 
 // limits multiplies the fraction that each worker takes of one and the same device by their number.
-func limits(code string, w flow, ways []flow, seen map[Place]bool) (all []Finding) {
+func limits(w flow, ways []flow, seen map[Place]bool) (all []Finding) {
 	n := 0
 	for i, m := range w.moments {
 		if m.starter() != "" && m.pool() > 0 {
@@ -151,7 +130,7 @@ func limits(code string, w flow, ways []flow, seen map[Place]bool) (all []Findin
 				continue
 			}
 			seen[c.At] = true
-			all = append(all, Finding{Finding: check.Finding{Code: code, Severity: check.Error,
+			all = append(all, Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("%d processes may take %.2g of the memory of one GPU each, together %.2g", n, part, part*float64(n)),
 				Why:  "each counts its fraction from the whole card",
 				Do:   fmt.Sprintf("set it to %.2g or less, or give each process a GPU of its own", 1/float64(n)-0.005)}, At: c.At})

@@ -98,68 +98,9 @@ func forChild(moments []moment, i int) bool {
 	return slices.ContainsFunc(moments[i+1:], func(m moment) bool { return m.startsChild() && moments[i].reaches(m) })
 }
 
-func lateRules() []Rule {
-	return []Rule{{
-		Page: check.Page{
-			Code:  codeLate,
-			Title: "A variable is set after the GPU driver was started",
-			Text: "The driver reads `CUDA_VISIBLE_DEVICES` and its like once, when the first call of a process starts it. A later assignment changes " +
-				"nothing: the program keeps the devices that it saw before, and some numbers that Python shows are wrong from then on.\n\n" +
-				"Importing PyTorch starts nothing, so an assignment after `import torch` works as long as nothing has touched the GPU; it is a warning, " +
-				"because an import of something else, or `torch.cuda.is_available()`, is enough to break it. Whether the import of TensorFlow, JAX, CuPy or " +
-				"ONNX Runtime alone starts the driver is not known to us, and is no finding.\n\n" +
-				"Set the variable before the program starts (`gpuard run` does), or in its first lines, before any import. An environment that is made for a " +
-				"child process is not meant, nor is an assignment that a child started later takes over.",
-			From: []string{
-				"https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html",
-				"pytorch/pytorch: torch/cuda/__init__.py (is_available, _lazy_init)", "https://www.tensorflow.org/guide/gpu",
-				"https://docs.jax.dev/en/latest/gpu_memory_allocation.html",
-			},
-		},
-		Severity: check.Error,
-		Bad: []Example{
-			{"train.py", "import os\nimport torch\nprint(torch.cuda.is_available())\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"1\"\n"},
-			{"train.py", "import os, torch\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"1\"\nmodel = torch.nn.Linear(2, 2).cuda()\n"},
-			{"train.py", "import os\nimport jax.numpy as jnp\nx = jnp.zeros(3)\nos.environ.update(CUDA_VISIBLE_DEVICES=\"1\")\n"},
-		},
-		Good: []Example{
-			{"train.py", "import os\nos.environ[\"CUDA_VISIBLE_DEVICES\"] = \"1\"\nimport torch\nprint(torch.cuda.is_available())\n"},
-			{"many.py", "import os, subprocess, torch\nfor i in range(torch.cuda.device_count()):\n    env = os.environ.copy()\n    env[\"CUDA_VISIBLE_DEVICES\"] = str(i)\n    subprocess.run([\"python\", \"eval.py\"], env=env)\n"},
-		},
-		Look: func(f File) []Finding { return lateFindings(f, codeLate) },
-	}, {
-		Page: check.Page{
-			Code:  codeCell,
-			Title: "A later cell sets a variable that the kernel has read already",
-			Text: "All cells of a notebook run in one process. Once a cell has used the GPU, `CUDA_VISIBLE_DEVICES` has been read, and setting it in a later cell " +
-				"changes nothing until the kernel is restarted. After `import torch` alone it still works, as long as no cell was run that touches the GPU.\n\n" +
-				"Set it in the first cell, before the imports, with `%env` or `os.environ`, and restart the kernel.",
-			From: []string{
-				"https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html", "pytorch/pytorch: torch/cuda/__init__.py",
-				"https://ipython.readthedocs.io/en/stable/interactive/magics.html#magic-env",
-			},
-		},
-		Severity: check.Error,
-		Bad: []Example{
-			{"train.ipynb", cells("import torch\ntorch.zeros(1, device='cuda')", "%env CUDA_VISIBLE_DEVICES=1")},
-			{"train.ipynb", cells("import torch", "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'")},
-		},
-		Good: []Example{{"train.ipynb", cells("%env CUDA_VISIBLE_DEVICES=1", "import torch\ntorch.zeros(1, device='cuda')")}},
-		Look: func(f File) []Finding { return lateFindings(f, codeCell) },
-	}, forkedRule()}
-}
+func lookLate(f File) []Finding { return lateFindings(f, codeLate) }
 
-// cells writes a notebook for an example.
-func cells(texts ...string) string {
-	var b strings.Builder
-	for i, t := range texts {
-		if i > 0 {
-			b.WriteString(",\n  ")
-		}
-		fmt.Fprintf(&b, "{\"cell_type\": \"code\", \"metadata\": {}, \"outputs\": [], \"execution_count\": null, \"source\": %q}", t)
-	}
-	return "{\"cells\": [\n  " + b.String() + "\n ],\n \"metadata\": {\"language_info\": {\"name\": \"python\"}}, \"nbformat\": 4, \"nbformat_minor\": 5}\n"
-}
+func lookLateCell(f File) []Finding { return lateFindings(f, codeCell) }
 
 func lateFindings(f File, code string) (all []Finding) {
 	for _, l := range lates(f) {

@@ -9,11 +9,11 @@ import (
 
 // Finding is one mistake in a file.
 type Finding struct {
-	check.Finding
-	At    Place
-	Edits []Edit // what --fix does; nil when a person has to decide
-	Write []Edit // the lines to write where the user has to decide; they are shown with the rest of the line
-	Line  string // the corrected command or lines, shown where the places of the edits are not known; "" when there is no single way
+	check.Finding // without a code and a severity it has those of the rule that found it
+	At            Place
+	Edits         []Edit // what --fix does; nil when a person has to decide
+	Write         []Edit // the lines to write where the user has to decide; they are shown with the rest of the line
+	Line          string // the corrected command or lines, shown where the places of the edits are not known; "" when there is no single way
 }
 
 // Edit replaces the text at a place. An empty place (start is end) inserts.
@@ -23,32 +23,140 @@ type Edit struct {
 	Was  string // what stands there; "" is not compared
 }
 
-// Example is a file for the documentation and for tests.
-type Example struct {
-	Name string // "train.py": its kind follows from the name
-	Text string
-}
-
-// Rule is one kind of mistake. Look gets one whole file and returns findings with the rule's code.
+// Rule finds one kind of mistake in a whole file. What it is about stands in rules/CODE.txt; several rules may have one
+// code, for the same mistake in another language.
 type Rule struct {
-	check.Page
-	Severity check.Severity // the usual one; a finding may have another
-	Bad      []Example      // each has a finding of this rule
-	Good     []Example      // none has a finding of any rule
-	Look     func(f File) []Finding
+	Code string
+	Look func(f File) []Finding
 }
 
-// Rules lists every rule by topic.
-func Rules() []Rule {
-	return joined(slices.Concat(valueRules(), pythonRules(), shellRules(), commandRules(), containerRules(), settingRules(), oldNameRules()), inPython())
+// rules lists every rule by topic.
+func rules() []Rule { return slices.Concat(valueRules(), programRules(), settingRules()) }
+
+// valueRules are about what is written into variables, in every format.
+func valueRules() []Rule {
+	return []Rule{
+		maskRule(codeRange, "no runtime knows ranges"),
+		maskRule(codeSeparators, "only single commas separate devices"),
+		maskRule(codeQuotes, "the quotation marks are part of the value, and no device begins with one"),
+		maskRule(codeDuplicate, "a device named twice ends or empties the list"),
+		maskRule(codeMixed, "a list of numbers ends at the first identifier, and the other way round"),
+		maskRule(codeSpaces, "this runtime does not pass over blanks"),
+		maskRule(codeOrder, "CANN's list ends at a number that is not above the one before"),
+		maskRule(codeNoDevice, "it is neither a number nor an identifier"),
+		maskRule(codeShowsAll, "the driver ignores what it cannot read so"),
+		{Code: "variable-misspelt", Look: lookMisspelt},
+		{Code: "variable-old-name", Look: lookOldName},
+		{Code: "variable-debug", Look: lookDebug},
+		{Code: "jax-both-fractions", Look: lookBothFractions},
+		{Code: "jax-fraction", Look: lookFraction},
+		{Code: "jax-preallocate", Look: lookPreallocate},
+		{Code: "jax-allocator", Look: lookAllocator},
+		{Code: "device-order-word", Look: lookOrder},
+		{Code: "selector-invalid", Look: lookSelector},
+		{Code: "mask-rocr-and-hip", Look: lookSameList},
+	}
 }
 
-// Look applies every rule to a file. Findings are in the order of their places.
-func Look(f File) []Finding {
+// programRules are about what a script does, and in which order.
+func programRules() []Rule {
+	return []Rule{
+		{Code: codeLate, Look: lookLate},
+		{Code: codeCell, Look: lookLateCell},
+		{Code: codeForked, Look: lookForked},
+		{Code: "is-available-override", Look: lookOverride},
+		{Code: "set-device-cpu", Look: lookSetDeviceCPU},
+		{Code: "environ-not-text", Look: lookEnvironText},
+		{Code: "tensorflow-started", Look: lookTensorFlowLate},
+		{Code: "tensorflow-1-name", Look: lookTensorFlowOld},
+
+		// shell scripts
+		{Code: "variable-not-exported", Look: lookNotExported},
+		{Code: "variable-lost-in-subshell", Look: lookLostInSubshell},
+		{Code: "sudo-drops-variable", Look: lookSudo},
+		{Code: "prefix-on-first-command", Look: lookPrefix},
+		{Code: "foreign-assignment", Look: lookForeign},
+		{Code: "hook-not-read-by-fish", Look: lookFish},
+		{Code: "list-cut-at-blank", Look: lookListCutAtBlank},
+
+		// containers
+		{Code: "container-beyond-lease", Look: lookBeyondLease},
+		{Code: "gpus-list-unquoted", Look: lookGPUsQuotes},
+		{Code: "gpus-zero", Look: lookGPUsZero},
+		{Code: "gpus-beside-mask", Look: lookBesideMask},
+		{Code: "gpus-beside-mask", Look: lookBesideMaskOfService},
+		{Code: "host-index-in-container", Look: lookHostIndex},
+		{Code: "host-index-in-container", Look: lookHostIndexOfService},
+		{Code: "mask-outside-container", Look: lookMaskOutside},
+		{Code: "nvidia-variable-outside-container", Look: lookNvidiaOutside},
+		{Code: "cuda-variable-for-container", Look: lookCUDAForContainer},
+
+		// programs that are started
+		{Code: "more-processes-than-gpus", Look: lookProcesses},
+		{Code: "deepspeed-ignores-mask", Look: lookDeepspeed},
+		{Code: "master-port-fixed", Look: lookPort},
+		{Code: "rank-with-own-mask", Look: lookRankOwnMask},
+		{Code: "device-beyond-mask", Look: lookDeviceBeyondMask},
+		{Code: "fractions-over-one", Look: lookFractions},
+		{Code: "conda-variable-stays-empty", Look: lookCondaMask},
+		{Code: "conda-hook-not-undone", Look: lookCondaHook},
+	}
+}
+
+// settingRules are about files of settings, old names, and the mistakes of command lines in Python.
+func settingRules() []Rule {
+	return []Rule{
+		{Code: "count-beside-device-ids", Look: lookCountBesideIDs},
+		{Code: "capabilities-missing", Look: lookNoCapabilities},
+		{Code: "gpu-request-misplaced", Look: lookMisplacedRequest},
+		{Code: "device-ids-not-strings", Look: lookIDsNotStrings},
+		{Code: "gpus-chosen-by-image", Look: lookRuntimeAlone},
+		{Code: "gpus-fixed-in-image", Look: lookFixedInImage},
+		{Code: "image-takes-all-gpus", Look: lookImageTakesAll},
+		{Code: "export-lost-with-step", Look: lookExportLost},
+
+		// settings
+		{Code: "assignment-as-program", Look: lookAssignment},
+		{Code: "environment-cut-at-blank", Look: lookCutAtBlank},
+		{Code: "list-cut-at-comma", Look: lookCutAtComma},
+		{Code: "variable-not-expanded", Look: lookDollarKept},
+		{Code: "onnxruntime-twice", Look: lookONNX},
+		{Code: "cudatoolkit-beside-pytorch", Look: lookCudaTwice},
+		{Code: "mkl-beside-pytorch", Look: lookMKLTooNew},
+
+		// old names
+		{Code: "pytorch-old-name", Look: lookOldPyTorchName},
+		{Code: "nvprof-new-gpu", Look: lookOldProfiler},
+		{Code: "cudnn-is-no-switch", Look: lookCuDNNOff},
+
+		// mistakes of command lines, in Python
+		{Code: "device-beyond-mask", Look: lookIndexInPython},
+		{Code: "rank-with-own-mask", Look: lookRankInPython},
+		{Code: "more-processes-than-gpus", Look: lookProcessesInPython},
+		{Code: "master-port-fixed", Look: lookPortInPython},
+		{Code: "fractions-over-one", Look: lookFractionsInPython},
+	}
+}
+
+// Look applies every rule to a file, those in preview where that is asked for. Findings are in the order of their
+// places.
+func Look(f File, preview bool) []Finding {
 	f.ways = flows(f)
 	var all []Finding
-	for _, r := range Rules() {
-		all = append(all, r.Look(f)...)
+	for _, r := range rules() {
+		found := r.Look(f)
+		if len(found) == 0 {
+			continue
+		}
+		about := describe(r.Code)
+		if about.Preview && !preview {
+			continue
+		}
+		for _, one := range found {
+			one.Code = cmp.Or(one.Code, about.Code)
+			one.Severity = cmp.Or(one.Severity, about.Severity)
+			all = append(all, one)
+		}
 	}
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.At.Cell, b.At.Cell), cmp.Compare(a.At.Line, b.At.Line), cmp.Compare(a.At.Column, b.At.Column), cmp.Compare(a.Code, b.Code))

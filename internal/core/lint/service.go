@@ -156,8 +156,8 @@ func (c service) share() (n int, ok bool) {
 	return 0, false
 }
 
-// hostIndexInServices is the rule host-index-in-container for containers that a file describes.
-func hostIndexInServices(f File) []Finding {
+// lookHostIndexOfService is the rule host-index-in-container for containers that a file describes.
+func lookHostIndexOfService(f File) []Finding {
 	var all []Finding
 	for _, c := range services(f) {
 		n, known := c.share()
@@ -168,7 +168,7 @@ func hostIndexInServices(f File) []Finding {
 			if s.Name != "CUDA_VISIBLE_DEVICES" && s.Name != "HIP_VISIBLE_DEVICES" {
 				continue
 			}
-			finding := Finding{Finding: check.Finding{Code: "host-index-in-container", Severity: check.Error,
+			finding := Finding{Finding: check.Finding{
 				Seen: fmt.Sprintf("%s=%s goes into a container whose %s numbered from 0", s.Name, s.Value.Text, several(n, "GPU is", "GPUs are")),
 				Why:  "the container counts only its own GPUs; a number that does not exist there hides that GPU and all behind it",
 				Do:   "leave " + s.Name + " out, or count from 0"}, At: s.At}
@@ -189,8 +189,8 @@ func hostIndexInServices(f File) []Finding {
 // standard is the value that ${NAME:-value} has when the variable is not set.
 var standard = pattern(`^\$\{\w+:?-([^}]*)\}$`)
 
-// requestBesideMask is the rule gpus-beside-mask for services of a Compose file.
-func requestBesideMask(f File) []Finding {
+// lookBesideMaskOfService is the rule gpus-beside-mask for services of a Compose file.
+func lookBesideMaskOfService(f File) []Finding {
 	var all []Finding
 	for _, c := range services(f) {
 		list, given := c.set("NVIDIA_VISIBLE_DEVICES")
@@ -222,7 +222,7 @@ func requestBesideMask(f File) []Finding {
 		case known:
 			what = several(n, "GPU of Docker's choice", "GPUs of Docker's choice")
 		}
-		all = append(all, Finding{Finding: check.Finding{Code: "gpus-beside-mask", Severity: check.Warning,
+		all = append(all, Finding{Finding: check.Finding{
 			Seen: "the request for devices gives the service " + c.name + " " + what + ", not those of NVIDIA_VISIBLE_DEVICES=" + value.Text,
 			Why:  "Docker writes the variable itself when devices are requested", Do: `write: device_ids: ["` + strings.Join(asked, `", "`) + `"]`}, At: list.At})
 	}

@@ -8,16 +8,6 @@ import (
 	"gpuard/internal/core/compat"
 )
 
-func settingRules() []Rule {
-	return []Rule{assignmentAsProgram(), cutAtBlank(), cutAtComma(), dollarKept(), onnxTwice(), cudaTwice(), mklTooNew()}
-}
-
-const (
-	desktopExec    = "https://specifications.freedesktop.org/desktop-entry-spec/latest/exec-variables.html"
-	systemdService = "https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html#Command%20lines"
-	systemdExec    = "https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html#Environment"
-)
-
 // forGPUs reports whether a variable is one of GPU programs or of the container runtime, by today's name or an old one.
 func forGPUs(name string) bool {
 	if isGPUVariable(name) || strings.HasPrefix(name, "NCCL_") || name == "NVIDIA_VISIBLE_DEVICES" || name == "NVIDIA_DRIVER_CAPABILITIES" {
@@ -25,36 +15,6 @@ func forGPUs(name string) bool {
 	}
 	_, old := compat.Deprecated(name, "1")
 	return old
-}
-
-func assignmentAsProgram() Rule {
-	return Rule{
-		Page: check.Page{
-			Code:  "assignment-as-program",
-			Title: "An assignment instead of the name of a program",
-			Text: "`NAME=value program` is a rule of shells. `Exec=` of a desktop entry, `ExecStart=` of a systemd unit, the exec form of a Dockerfile and `command:` of a Compose file start the first word as the program, and there is no program of the name `CUDA_VISIBLE_DEVICES=1`. The desktop entry specification forbids `=` in the name of a program altogether.\n\n" +
-				"systemd has `Environment=`, Compose has `environment:`, Docker has `ENV`. Everywhere `env NAME=value program` works too.",
-			From: []string{desktopExec, systemdService, systemdExec, "https://docs.docker.com/reference/dockerfile/#exec-form"},
-		},
-		Severity: check.Error,
-		Bad: []Example{
-			{"train.desktop", "[Desktop Entry]\nType=Application\nName=Train\nExec=CUDA_VISIBLE_DEVICES=1 /opt/train/run %F\n"},
-			{"train.service", "[Service]\nExecStart=CUDA_VISIBLE_DEVICES=1 /usr/bin/python3 /opt/train.py\n"},
-			{"two.service", "[Service]\nExecStartPre=/usr/bin/mkdir -p /run/train\nExecStart=-CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1 /usr/bin/python3 /opt/train.py\n"},
-			{"Dockerfile", "FROM python:3.12\nCMD [\"CUDA_VISIBLE_DEVICES=0\", \"python\", \"train.py\"]\n"},
-			example("compose.yaml", "    command: CUDA_VISIBLE_DEVICES=0 python train.py\n"),
-			example("list.compose.yaml", "    entrypoint: [\"CUDA_VISIBLE_DEVICES=0\", \"python\", \"train.py\"]\n"),
-		},
-		Good: []Example{
-			{"train.desktop", "[Desktop Entry]\nType=Application\nName=Train\nExec=env CUDA_VISIBLE_DEVICES=1 /opt/train/run %F\n\n[Desktop Action other]\nName=Other\nExec=sh -c \"CUDA_VISIBLE_DEVICES=1 exec /opt/train/run\"\n"},
-			{"train.service", "[Service]\nEnvironment=CUDA_VISIBLE_DEVICES=1 \"CUDA_DEVICE_ORDER=PCI_BUS_ID\"\nExecStartPre=-/usr/bin/env NCCL_DEBUG=WARN /usr/bin/python3 /opt/check.py\nExecStart=/bin/bash -c 'CUDA_VISIBLE_DEVICES=1 exec python3 /opt/train.py'\n"},
-			{"Dockerfile", "FROM python:3.12\nENTRYPOINT [\"env\", \"CUDA_DEVICE_ORDER=PCI_BUS_ID\", \"python\"]\nCMD [\"train.py\", \"CUDA_VISIBLE_DEVICES=0\"]\n"},
-			example("env.compose.yaml", "    entrypoint: [env]\n    command: [CUDA_VISIBLE_DEVICES=0, python, train.py]\n"),
-			{"env.dockerfile", "FROM python:3.12\nENTRYPOINT [\"env\"]\nCMD [\"CUDA_DEVICE_ORDER=PCI_BUS_ID\", \"python\", \"train.py\"]\n"},
-			example("compose.yaml", "    environment:\n      - CUDA_DEVICE_ORDER=PCI_BUS_ID\n    command: python train.py model=CUDA_VISIBLE_DEVICES=0\n"),
-		},
-		Look: lookAssignment,
-	}
 }
 
 func lookAssignment(f File) []Finding {
@@ -81,7 +41,7 @@ func lookAssignment(f File) []Finding {
 		if s.Do != Command || i < 0 || len(sets) == len(s.Words) {
 			continue
 		}
-		finding := Finding{Finding: check.Finding{Code: "assignment-as-program", Severity: check.Error, Seen: s.Words[0].Text + " is taken as the name of the program to start",
+		finding := Finding{Finding: check.Finding{Seen: s.Words[0].Text + " is taken as the name of the program to start",
 			Why: "this line is not read by a shell, so nothing is started and " + sets[i].Name + " is not set"}, At: s.Words[0].At}
 		finding.write(f.Kind, s, sets, programs)
 		all = append(all, finding)
@@ -137,45 +97,25 @@ func (s Step) written(p Place) string {
 	return ""
 }
 
-func cutAtBlank() Rule {
-	return Rule{
-		Page: check.Page{
-			Code:  "environment-cut-at-blank",
-			Title: "A blank cuts an assignment of Environment= in two",
-			Text: "systemd splits `Environment=` at blanks, and each piece must be NAME=value. Of `CUDA_VISIBLE_DEVICES=0, 1` it keeps `CUDA_VISIBLE_DEVICES=0,` and ignores the `1`; of `CUDA_VISIBLE_DEVICES = 1` nothing is left. It says so only in the journal.\n\n" +
-				"Write the list without blanks, or put the whole assignment in quotes: `Environment=\"NAME=some value\"`. The word `export` has no place there.",
-			From: []string{systemdExec, "https://www.freedesktop.org/software/systemd/man/latest/systemd.syntax.html#Quoting"},
-		},
-		Severity: check.Error,
-		Bad: []Example{
-			{"train.service", "[Service]\nEnvironment=CUDA_VISIBLE_DEVICES=0, 1\nExecStart=/usr/bin/python3 /opt/train.py\n"},
-			{"blanks.service", "[Service]\nEnvironment=CUDA_VISIBLE_DEVICES = 1\nExecStart=/usr/bin/python3 /opt/train.py\n"},
-		},
-		Good: []Example{
-			{"train.service", "[Service]\nEnvironment=CUDA_VISIBLE_DEVICES=0,1 CUDA_DEVICE_ORDER=PCI_BUS_ID\nEnvironment=\"TITLE=two words\"\nExecStart=/usr/bin/python3 /opt/train.py\n"},
-			{"other.service", "[Service]\nEnvironment=JAVA_OPTS=-Xmx1g -Xms1g\nExecStart=/usr/bin/java\n"},
-		},
-		Look: func(f File) []Finding {
-			var all []Finding
-			for i, s := range f.Steps {
-				if f.Kind != Unit || s.Do != Setting || s.Name != "Environment" {
-					continue
-				}
-				whole, at, ok := uncut(f.Steps, i)
-				if !ok {
-					continue
-				}
-				name, _, _ := strings.Cut(whole, "=")
-				finding := Finding{Finding: check.Finding{Code: "environment-cut-at-blank", Severity: check.Error, Seen: "systemd ignores " + quote(s.Value.Raw) + ", which assigns nothing",
-					Why: "Environment= is split at blanks, so " + name + " does not get the text after one", Do: "write: Environment=" + whole}, At: s.Value.At}
-				if at.Line == at.EndLine {
-					finding.Edits = []Edit{{At: at, Text: whole}}
-				}
-				all = append(all, finding)
-			}
-			return all
-		},
+func lookCutAtBlank(f File) []Finding {
+	var all []Finding
+	for i, s := range f.Steps {
+		if f.Kind != Unit || s.Do != Setting || s.Name != "Environment" {
+			continue
+		}
+		whole, at, ok := uncut(f.Steps, i)
+		if !ok {
+			continue
+		}
+		name, _, _ := strings.Cut(whole, "=")
+		finding := Finding{Finding: check.Finding{Seen: "systemd ignores " + quote(s.Value.Raw) + ", which assigns nothing",
+			Why: "Environment= is split at blanks, so " + name + " does not get the text after one", Do: "write: Environment=" + whole}, At: s.Value.At}
+		if at.Line == at.EndLine {
+			finding.Edits = []Edit{{At: at, Text: whole}}
+		}
+		all = append(all, finding)
 	}
+	return all
 }
 
 var listPiece = pattern(`^,?(-?[0-9]+|(GPU|MIG)-[-0-9a-fA-F/]+|[0-9]+(,[0-9]+)+),?$`)

@@ -15,148 +15,71 @@ func condaMaskInFile(f File) []Finding {
 		if f.Kind != Conda || s.Do != Set || !slices.Contains(masks(), s.Name) {
 			continue
 		}
-		all = append(all, Finding{Finding: check.Finding{Code: "conda-variable-stays-empty", Severity: check.Warning,
+		all = append(all, Finding{Finding: check.Finding{
 			Seen: s.Name + " is a variable of the conda environment", Why: "after conda deactivate the shell has it as an empty string, which hides every GPU",
 			Do: "set it where a program is started"}, At: s.At})
 	}
 	return all
 }
 
-func onnxTwice() Rule {
-	return Rule{
-		Page: check.Page{
-			Code:  "onnxruntime-twice",
-			Title: "onnxruntime and onnxruntime-gpu are both installed",
-			Text: "Both packages write the same folder, `onnxruntime`, and the one that is installed last wins. Installed in the wrong order, or after an update of one of them, the CUDA provider is gone and everything runs on the CPU, without an error.\n\n" +
-				"Install one: `onnxruntime-gpu` has the CPU provider too. To mend an environment, uninstall both and install the one.",
-			From: []string{"https://onnxruntime.ai/docs/install/", "microsoft/onnxruntime: docs/python/README.rst"},
-		},
-		Severity: check.Error,
-		Bad: []Example{
-			{"environment.yml", "name: serve\ndependencies:\n  - python=3.12\n  - onnxruntime\n  - pip:\n      - onnxruntime-gpu==1.20.1\n"},
-			{"channel.environment.yml", "name: serve\ndependencies:\n  - nvidia::onnxruntime-gpu=1.18\n  - pip:\n      - onnxruntime>=1.18\n"},
-			{"Dockerfile", "FROM python:3.12\nRUN pip install onnxruntime numpy\nRUN pip install --no-cache-dir 'onnxruntime-gpu[cuda,cudnn]>=1.20'\n"},
-			{"setup.sh", "#!/bin/bash\nuv pip install onnxruntime onnxruntime_gpu\n"},
-		},
-		Good: []Example{
-			{"environment.yml", "name: serve\ndependencies:\n  - python=3.12\n  - pip:\n      - onnxruntime-gpu==1.20.1\n      - onnxruntime-tools\n"},
-			{"Dockerfile", "FROM python:3.12 AS cpu\nRUN pip install onnxruntime\nFROM python:3.12\nRUN pip install onnxruntime-gpu\n"},
-			{"setup.sh", "#!/bin/bash\nif nvidia-smi; then\n  pip install onnxruntime-gpu\nelse\n  pip install onnxruntime\nfi\n"},
-			{"mend.sh", "#!/bin/bash\npip install -r requirements.txt onnxruntime\npip uninstall -y onnxruntime\npip install onnxruntime-gpu\n"},
-			{"two.sh", "#!/bin/bash\ncpu/bin/pip install onnxruntime\ngpu/bin/pip install onnxruntime-gpu\n"},
-		},
-		Look: lookONNX,
+func lookCudaTwice(f File) []Finding {
+	var toolkit *Step
+	brings := ""
+	for i, s := range f.Steps {
+		if f.Kind != Conda || s.Do != Setting {
+			continue
+		}
+		text := s.Value.Text
+		if _, name, ok := strings.Cut(text, "::"); ok { // after its channel
+			text = name
+		}
+		switch pip := strings.Contains(s.Name, ".pip"); {
+		case strings.Contains(text, "cu118"):
+			return nil
+		case !pip && normal(text) == "cudatoolkit":
+			toolkit = &f.Steps[i]
+		case pip && normal(text) == "torch" && !oldTorch().MatchString(text), !pip && (cuda12().MatchString(text) || newPytorch().MatchString(text)):
+			brings = text
+		}
 	}
+	if toolkit == nil || brings == "" {
+		return nil
+	}
+	return []Finding{{Finding: check.Finding{Seen: toolkit.Value.Text + " is installed beside " + brings + ", which brings a newer CUDA",
+		Why: "PyTorch does not use cudatoolkit, and the environment has two versions of the same libraries", Do: "leave cudatoolkit out"}, At: toolkit.At}}
 }
 
-func cudaTwice() Rule {
-	const code = "cudatoolkit-beside-pytorch"
-	return Rule{
-		Page: check.Page{
-			Code:  code,
-			Title: "cudatoolkit is installed beside a PyTorch that brings CUDA 12",
-			Text: "PyTorch's wheels since 2.1, `pytorch-cuda=12`, and conda's `pytorch` since 2.6 bring the CUDA libraries that they were built for, 12 or newer. `cudatoolkit`, whose last version is 11.8, is a second CUDA: PyTorch does not use it, and another program of the environment may load one by name and the other by path.\n\n" +
-				"Leave `cudatoolkit` out, or take a PyTorch for CUDA 11.8 (a version that ends in `+cu118`).",
-			From: []string{"https://pytorch.org/get-started/previous-versions/", "https://anaconda.org/conda-forge/cudatoolkit", "conda-forge/conda-forge-pinning-feedstock issue 6917", "conda-forge/conda-forge-pinning-feedstock issue 7431"},
-		},
-		Severity: check.Warning,
-		Bad: []Example{
-			{"environment.yml", "name: train\ndependencies:\n  - python=3.11\n  - cudatoolkit=11.8\n  - pip:\n      - torch==2.4.0\n"},
-			{"channel.environment.yml", "name: train\ndependencies:\n  - conda-forge::cudatoolkit=11.8\n  - pytorch\n  - pytorch-cuda=12.1\n"},
-			{"newer.environment.yml", "name: train\nchannels:\n  - conda-forge\ndependencies:\n  - python=3.12\n  - pytorch=2.8\n  - cudatoolkit=11.8\n"},
-		},
-		Good: []Example{
-			{"environment.yml", "name: train\ndependencies:\n  - cudatoolkit=11.8\n  - pip:\n      - torch==2.0.1\n      - torchmetrics\n"},
-			{"cu118.environment.yml", "name: train\ndependencies:\n  - cudatoolkit=11.8\n  - pytorch=2.1\n  - pip:\n      - torch==2.4.0+cu118\n"},
-			{"older.environment.yml", "name: train\ndependencies:\n  - pytorch>=2.1,<2.5\n  - cudatoolkit=11.8\n"},
-		},
-		Look: func(f File) []Finding {
-			var toolkit *Step
-			brings := ""
-			for i, s := range f.Steps {
-				if f.Kind != Conda || s.Do != Setting {
-					continue
-				}
-				text := s.Value.Text
-				if _, name, ok := strings.Cut(text, "::"); ok { // after its channel
-					text = name
-				}
-				switch pip := strings.Contains(s.Name, ".pip"); {
-				case strings.Contains(text, "cu118"):
-					return nil
-				case !pip && normal(text) == "cudatoolkit":
-					toolkit = &f.Steps[i]
-				case pip && normal(text) == "torch" && !oldTorch().MatchString(text), !pip && (cuda12().MatchString(text) || newPytorch().MatchString(text)):
-					brings = text
-				}
-			}
-			if toolkit == nil || brings == "" {
+func lookMKLTooNew(f File) []Finding {
+	var torch *Step
+	isOfChannel := false
+	for i, s := range f.Steps {
+		if f.Kind != Conda || s.Do != Setting || strings.Contains(s.Name, ".pip") {
+			continue
+		}
+		text := s.Value.Text
+		channel, name, hasChannel := strings.Cut(text, "::")
+		if hasChannel {
+			text = name
+		}
+		switch normal(text) {
+		case "mkl":
+			if oldMKL().MatchString(text) {
 				return nil
 			}
-			return []Finding{{Finding: check.Finding{Code: code, Severity: check.Warning, Seen: toolkit.Value.Text + " is installed beside " + brings + ", which brings a newer CUDA",
-				Why: "PyTorch does not use cudatoolkit, and the environment has two versions of the same libraries", Do: "leave cudatoolkit out"}, At: toolkit.At}}
-		},
-	}
-}
-
-func mklTooNew() Rule {
-	const code = "mkl-beside-pytorch"
-	return Rule{
-		Page: check.Page{
-			Code:  code,
-			Title: "An older PyTorch of conda may get an MKL that it cannot load",
-			Text: "The builds of PyTorch before 2.5 of the channel `pytorch` ask for any MKL, and conda takes the newest. From 2024.1 on it lacks a function that they need: the environment is made without a complaint, and `import torch` fails with \"undefined symbol: iJIT_NotifyEvent\".\n\n" +
-				"Write `mkl<2024.1` beside it. PyTorch's wheels and conda-forge's builds have no such limit.",
-			From: []string{"pytorch/pytorch issue 123097", "pytorch/builder: conda/pytorch-nightly/meta.yaml"},
-		},
-		Severity: check.Warning,
-		Bad: []Example{
-			{"environment.yml", "name: train\nchannels: [pytorch, nvidia, conda-forge]\ndependencies:\n  - python=3.10\n  - pytorch::pytorch=2.0.1\n  - pytorch::pytorch-cuda=11.8\n"},
-			{"newer.environment.yml", "name: train\ndependencies:\n  - pytorch==1.13.1\n  - pytorch-cuda=11.7\n  - mkl>=2024.1\n"},
-			{"atleast.environment.yml", "name: train\ndependencies:\n  - pytorch==1.13.1\n  - pytorch-cuda=11.7\n  - mkl>=2023.1\n"},
-			{"not.environment.yml", "name: train\ndependencies:\n  - pytorch==1.13.1\n  - pytorch-cuda=11.7\n  - mkl!=2023.1.0\n"},
-			{"between.environment.yml", "name: train\ndependencies:\n  - pytorch==1.13.1\n  - pytorch-cuda=11.7\n  - mkl>=2022,<2025\n"},
-		},
-		Good: []Example{
-			{"environment.yml", "name: train\ndependencies:\n  - pytorch=2.0.1\n  - pytorch-cuda=11.8\n  - mkl<2024.1\n"},
-			{"both.environment.yml", "name: train\ndependencies:\n  - pytorch=2.0.1\n  - pytorch-cuda=11.8\n  - mkl>=2022,<2024\n"},
-			{"pinned.environment.yml", "name: train\ndependencies:\n  - pytorch::pytorch=2.3\n  - mkl=2024.0\n"},
-			{"later.environment.yml", "name: train\ndependencies:\n  - pytorch=2.5.1\n  - pytorch-cuda=12.4\n"},
-			{"forge.environment.yml", "name: train\nchannels: [conda-forge]\ndependencies:\n  - pytorch=2.3\n  - mkl\n"},
-		},
-		Look: func(f File) []Finding {
-			var torch *Step
-			isOfChannel := false
-			for i, s := range f.Steps {
-				if f.Kind != Conda || s.Do != Setting || strings.Contains(s.Name, ".pip") {
-					continue
-				}
-				text := s.Value.Text
-				channel, name, hasChannel := strings.Cut(text, "::")
-				if hasChannel {
-					text = name
-				}
-				switch normal(text) {
-				case "mkl":
-					if oldMKL().MatchString(text) {
-						return nil
-					}
-				case "pytorch-cuda", "cpuonly": // the channel pytorch alone has these
-					isOfChannel = true
-				case "pytorch":
-					isOfChannel = isOfChannel || hasChannel && channel == "pytorch"
-					if oldPytorch().MatchString(text) {
-						torch = &f.Steps[i]
-					}
-				}
+		case "pytorch-cuda", "cpuonly": // the channel pytorch alone has these
+			isOfChannel = true
+		case "pytorch":
+			isOfChannel = isOfChannel || hasChannel && channel == "pytorch"
+			if oldPytorch().MatchString(text) {
+				torch = &f.Steps[i]
 			}
-			if torch == nil || !isOfChannel {
-				return nil
-			}
-			return []Finding{{Finding: check.Finding{Code: code, Severity: check.Warning, Seen: torch.Value.Text + " takes any MKL, and cannot load those from 2024.1 on",
-				Why: "import torch fails: undefined symbol: iJIT_NotifyEvent", Do: "add mkl<2024.1 to the dependencies"}, At: torch.At}}
-		},
+		}
 	}
+	if torch == nil || !isOfChannel {
+		return nil
+	}
+	return []Finding{{Finding: check.Finding{Seen: torch.Value.Text + " takes any MKL, and cannot load those from 2024.1 on",
+		Why: "import torch fails: undefined symbol: iJIT_NotifyEvent", Do: "add mkl<2024.1 to the dependencies"}, At: torch.At}}
 }
 
 // oldPytorch are requirements of one PyTorch before 2.5, and oldMKL those that end before MKL 2024.1.
@@ -199,7 +122,7 @@ func lookONNX(f File) []Finding {
 		if len(has[in]) < 2 {
 			return
 		}
-		all = append(all, Finding{Finding: check.Finding{Code: "onnxruntime-twice", Severity: check.Error, Seen: "both onnxruntime and onnxruntime-gpu are installed",
+		all = append(all, Finding{Finding: check.Finding{Seen: "both onnxruntime and onnxruntime-gpu are installed",
 			Why: "they write the same folder: which of them Python imports depends on the order, and with the wrong one everything runs on the CPU", Do: "install onnxruntime-gpu alone"}, At: w.At})
 		clear(has[in])
 	}

@@ -8,46 +8,6 @@ import (
 	"gpuard/internal/core/check"
 )
 
-func shellRules() []Rule {
-	return []Rule{notExported(), lostInSubshell(), sudoDrops(), prefixOnFirst(), foreignAssignment(), hookForFish(), listCutAtBlank()}
-}
-
-const posixShell = "https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html (2.5.3, 2.9.1, 2.12)"
-
-func notExported() Rule {
-	return Rule{
-		Page: check.Page{
-			Code:  "variable-not-exported",
-			Title: "A GPU variable is set without export, so programs do not get it",
-			Text: "A shell gives its programs only the variables that are exported. `CUDA_VISIBLE_DEVICES=1` on a line of its own stays in the shell, and the program behind it uses every GPU.\n\n" +
-				"Write `export` before it, or put the assignment directly before the program, on the same line. Nothing is found where the variable is exported later, where a batch system has set it already, or where the script hands it on itself.",
-			From: []string{posixShell},
-		},
-		Severity: check.Warning,
-		Bad: []Example{
-			{"train.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1\npython train.py\n"},
-			{"chain.sh", "#!/bin/sh\nCUDA_VISIBLE_DEVICES=0,1 && torchrun --nproc_per_node=2 train.py\n"},
-			{"Dockerfile", "FROM python:3.12\nRUN CUDA_DEVICE_ORDER=PCI_BUS_ID; python3 export.py\n"},
-			{"local.sh", "#!/bin/bash\nrun() {\n  local CUDA_VISIBLE_DEVICES=$1\n  python train.py\n}\nrun 1\n"},
-			{"uv.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1\nexec uv run train.py\n"},
-			{"typed.sh", "#!/bin/bash\ndeclare CUDA_DEVICE_ORDER=PCI_BUS_ID\nexport CUDA_VISIBLE_DEVICES=1\npython train.py\n"},
-		},
-		Good: []Example{
-			{"train.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1\npython train.py\n"},
-			{"Dockerfile", "FROM python:3.12\nRUN CUDA_VISIBLE_DEVICES= python3 export.py\n"},
-			{"later.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1\nexport CUDA_VISIBLE_DEVICES\npython train.py\n"},
-			{"all.sh", "#!/bin/bash\nset -a\nCUDA_VISIBLE_DEVICES=1\nset +a\npython train.py\n"},
-			{"handed.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0\nCUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES python train.py\n"},
-			{"argument.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0,1\ndeepspeed --include localhost:$CUDA_VISIBLE_DEVICES train.py\n"},
-			{"batch.sh", "#!/bin/bash\n#SBATCH --gres=gpu:2\nCUDA_VISIBLE_DEVICES=0\npython train.py\n"},
-			{".github/workflows/gpu.yml", "on: push\njobs:\n  test:\n    runs-on: gpu\n    env:\n      CUDA_VISIBLE_DEVICES: \"0\"\n    steps:\n      - run: |\n          CUDA_VISIBLE_DEVICES=1\n          python train.py\n"},
-			{"kept.sh", "#!/bin/bash\nbefore=$CUDA_VISIBLE_DEVICES\nCUDA_VISIBLE_DEVICES=\npython build_index.py\nCUDA_VISIBLE_DEVICES=$before\npython train.py\n"},
-			{"settings.sh", "# read by the other scripts, under set -a\nCUDA_VISIBLE_DEVICES=1\nNCCL_DEBUG=WARN\n"},
-		},
-		Look: lookNotExported,
-	}
-}
-
 func lookNotExported(f File) []Finding {
 	var all []Finding
 	for _, script := range Scripts(f) {
@@ -62,7 +22,7 @@ func lookNotExported(f File) []Finding {
 			if !ok || givenBefore(script, i) || exportedAround(f, s) {
 				continue
 			}
-			finding := Finding{Finding: check.Finding{Code: "variable-not-exported", Severity: check.Warning,
+			finding := Finding{Finding: check.Finding{
 				Seen: s.Name + " is set without export, so " + user.name + " in line " + lineOf(user.Step) + " does not get it",
 				Why:  "the shell keeps such a variable to itself: the program sees what the variable was before, or nothing, which means every GPU",
 				Do:   "write: export " + s.Name}, At: s.At}
@@ -178,69 +138,20 @@ func inBatch(f File) bool {
 	return slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Setting && strings.HasPrefix(s.Name, "sbatch.") })
 }
 
-func lostInSubshell() Rule {
-	return Rule{
-		Page: check.Page{
-			Code:  "variable-lost-in-subshell",
-			Title: "A GPU variable is set in a process that ends immediately",
-			Text: "Brackets `( )`, command substitutions `$( )`, the parts of a pipeline and everything before `&` run in a shell of their own. What is set there ends with it: programs that the script starts later do not get it.\n\n" +
-				"Set the variable outside, or start the program inside.",
-			From: []string{posixShell, "https://www.gnu.org/software/bash/manual/bash.html (Command Execution Environment)"},
-		},
-		Severity: check.Error,
-		Bad: []Example{
-			{"brackets.sh", "#!/bin/bash\n(export CUDA_VISIBLE_DEVICES=1)\npython train.py\n"},
-			{"pipe.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1 | tee env.log\npython train.py\n"},
-			{"read.sh", "#!/bin/bash\necho 0,1 | read CUDA_VISIBLE_DEVICES\nexport CUDA_VISIBLE_DEVICES\npython train.py\n"},
-			{"loop.sh", "#!/bin/bash\nnvidia-smi --query-gpu=index --format=csv,noheader | while read -r i; do\n  export CUDA_VISIBLE_DEVICES=$i\ndone\npython train.py\n"},
-			{"background.sh", "#!/bin/bash\nexport HIP_VISIBLE_DEVICES=1 &\npython train.py\n"},
-		},
-		Good: []Example{
-			{"brackets.sh", "#!/bin/bash\n(export CUDA_VISIBLE_DEVICES=1; python train.py) &\n(export CUDA_VISIBLE_DEVICES=0; cd eval && ./run.sh) &\nwait\n"},
-			{"braces.sh", "#!/bin/bash\n{ export CUDA_VISIBLE_DEVICES=1; python train.py; } 2>&1 | tee train.log\n"},
-			{"loop.sh", "#!/bin/bash\nnvidia-smi --query-gpu=index --format=csv,noheader | while read -r i; do\n  export CUDA_VISIBLE_DEVICES=$i\n  python eval.py --shard \"$i\"\ndone\n"},
-			{"last.sh", "#!/bin/zsh\nnvidia-smi --query-gpu=index --format=csv,noheader | head -n1 | read CUDA_VISIBLE_DEVICES\nexport CUDA_VISIBLE_DEVICES\npython train.py\n"},
-		},
-		Look: func(f File) []Finding {
-			var all []Finding
-			for _, script := range Scripts(f) {
-				for _, s := range script.Steps {
-					if s.Do != Set || !slices.Contains([]string{"subshell", "pipeline", "background"}, s.Lost) || !isGPUVariable(s.Name) {
-						continue
-					}
-					all = append(all, Finding{Finding: check.Finding{Code: "variable-lost-in-subshell", Severity: check.Error,
-						Seen: s.Name + " is set in a " + map[string]string{"subshell": "subshell", "pipeline": "part of a pipeline", "background": "process in the background"}[s.Lost] + ", where nothing uses it",
-						Why:  "that part has a process of its own, and what it sets ends with it",
-						Do:   "set " + s.Name + " outside of it"}, At: s.At})
-				}
+func lookLostInSubshell(f File) []Finding {
+	var all []Finding
+	for _, script := range Scripts(f) {
+		for _, s := range script.Steps {
+			if s.Do != Set || !slices.Contains([]string{"subshell", "pipeline", "background"}, s.Lost) || !isGPUVariable(s.Name) {
+				continue
 			}
-			return all
-		},
+			all = append(all, Finding{Finding: check.Finding{
+				Seen: s.Name + " is set in a " + map[string]string{"subshell": "subshell", "pipeline": "part of a pipeline", "background": "process in the background"}[s.Lost] + ", where nothing uses it",
+				Why:  "that part has a process of its own, and what it sets ends with it",
+				Do:   "set " + s.Name + " outside of it"}, At: s.At})
+		}
 	}
-}
-
-func sudoDrops() Rule {
-	return Rule{
-		Page: check.Page{
-			Code:  "sudo-drops-variable",
-			Title: "sudo starts the program without the GPU variable",
-			Text: "sudo gives the program a fresh environment. A `CUDA_VISIBLE_DEVICES` that was exported before, or that is before `sudo`, does not arrive, and the program uses every GPU.\n\n" +
-				"Write the assignment after sudo: `sudo CUDA_VISIBLE_DEVICES=1 python train.py`, or name the variable: `sudo --preserve-env=CUDA_VISIBLE_DEVICES`. Better still, train without sudo: device files are open to all users in the usual installation.",
-			From: []string{"https://www.sudo.ws/docs/man/sudoers.man/ (Command environment, env_reset)", "https://www.sudo.ws/docs/man/sudo.man/ (--preserve-env)"},
-		},
-		Severity: check.Warning,
-		Bad: []Example{
-			{"prefix.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 sudo python train.py\n"},
-			{"export.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1\nsudo -u trainer nohup python train.py &\n"},
-			{"shell.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1\nsudo bash -c 'cd /opt/train && python train.py'\n"},
-		},
-		Good: []Example{
-			{"behind.sh", "#!/bin/bash\nsudo CUDA_VISIBLE_DEVICES=1 python train.py\nsudo env CUDA_VISIBLE_DEVICES=1 python train.py\n"},
-			{"kept.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1\nsudo -E python train.py\nsudo --preserve-env=CUDA_VISIBLE_DEVICES,HF_HOME python train.py\n"},
-			{"other.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1\nsudo apt-get install -y git\nsudo sh -c 'echo 1 > /proc/sys/kernel/numa_balancing'\nsudo bash -c 'CUDA_VISIBLE_DEVICES=1 python train.py'\nsudo nvidia-smi -pm 1\npython train.py\n"},
-		},
-		Look: lookSudo,
-	}
+	return all
 }
 
 func lookSudo(f File) []Finding {
@@ -264,7 +175,7 @@ func lookSudo(f File) []Finding {
 			if other, ok := p.given(name); !p.sudo.drops(name) || ok && other.How != "prefix" {
 				continue
 			}
-			all = append(all, Finding{Finding: check.Finding{Code: "sudo-drops-variable", Severity: check.Warning,
+			all = append(all, Finding{Finding: check.Finding{
 				Seen: "sudo does not hand " + name + " on to " + p.name,
 				Why:  "sudo gives programs a fresh environment, so this one sees every GPU",
 				Do:   "write " + name + "=... behind sudo, or sudo --preserve-env=" + name},

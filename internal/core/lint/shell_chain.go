@@ -11,37 +11,6 @@ import (
 
 func lineOf(s Step) string { return strconv.Itoa(s.At.Line) }
 
-func prefixOnFirst() Rule {
-	return Rule{
-		Page: check.Page{
-			Code:  "prefix-on-first-command",
-			Title: "The GPU variable counts for the first command of the line only",
-			Text: "An assignment before a command belongs to that command alone. In `CUDA_VISIBLE_DEVICES=1 cd project && python train.py` it is `cd` that gets it, and in `CUDA_VISIBLE_DEVICES=1 python train.py && python eval.py` the second program uses every GPU.\n\n" +
-				"Put the assignment before the program that needs it, before each of them, or export it on a line before.",
-			From: []string{posixShell},
-		},
-		Severity: check.Warning,
-		Bad: []Example{
-			{"cd.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 cd project && python train.py\n"},
-			{"two.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 python train.py && python eval.py\n"},
-			{"pipe.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 cat prompts.txt | python generate.py\n"},
-			{"activate.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 conda activate train && python train.py\n"},
-			{"source.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 source venv/bin/activate && python train.py\n"},
-			{"sleep.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 sleep 1h; python train.py\n"},
-		},
-		Good: []Example{
-			{"cd.sh", "#!/bin/bash\ncd project && CUDA_VISIBLE_DEVICES=1 python train.py\n"},
-			{"two.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 python train.py && CUDA_VISIBLE_DEVICES=1 python eval.py\n"},
-			{"override.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=0,1\nCUDA_VISIBLE_DEVICES=1 python prepare.py && python train.py\n"},
-			{"hidden.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES= python tokenize.py && python train.py\nCUDA_VISIBLE_DEVICES=-1 python tokenize.py && torchrun --nproc_per_node=gpu train.py\n"},
-			{"report.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 python train.py && echo done\nCUDA_VISIBLE_DEVICES=1 python train.py | tee train.log\n"},
-			{"results.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 python generate.py && python tools/score.py --in out.json\nCUDA_VISIBLE_DEVICES=1 conda run -n train python train.py && python plot.py\n"},
-			{"other.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=1 python train.py || python notify.py --failed\n"},
-		},
-		Look: lookPrefix,
-	}
-}
-
 func lookPrefix(f File) []Finding {
 	a := lookAround(f)
 	var all []Finding
@@ -67,7 +36,7 @@ func lookPrefix(f File) []Finding {
 				continue
 			}
 			assignment := w.Name + "=" + w.Value.Raw
-			all = append(all, Finding{Finding: check.Finding{Code: "prefix-on-first-command", Severity: check.Warning,
+			all = append(all, Finding{Finding: check.Finding{
 				Seen: assignment + " counts for " + first.Words[0].Text + " alone, not for " + p.name,
 				Why:  "an assignment before a command belongs to that command only, so " + p.name + " sees every GPU",
 				Do:   "write " + assignment + " before " + p.name},
@@ -120,39 +89,6 @@ func hides(v Value) bool {
 	return v.Known && (text == "" || strings.HasPrefix(text, "-1"))
 }
 
-func foreignAssignment() Rule {
-	return Rule{
-		Page: check.Page{
-			Code:  "foreign-assignment",
-			Title: "A GPU variable is set in the way of another shell",
-			Text: "`set NAME=value` is for the Windows prompt, `setenv NAME value` for csh, `set -gx NAME value` for fish, and blanks around `=` are for programming languages. In bash, sh, ksh and zsh none of them sets an environment variable: some fail, and some silently do something else.\n\n" +
-				"Write `export NAME=value`.",
-			From: []string{posixShell, "https://fishshell.com/docs/current/cmds/set.html", "https://www.gnu.org/software/bash/manual/bash.html (The Set Builtin)"},
-		},
-		Severity: check.Error,
-		Bad: []Example{
-			{"windows.sh", "#!/bin/bash\nset CUDA_VISIBLE_DEVICES=1\npython train.py\n"},
-			{"csh.sh", "#!/bin/bash\nsetenv CUDA_VISIBLE_DEVICES 1\npython train.py\n"},
-			{"etc/conda/activate.d/gpu.sh", "set -gx CUDA_DEVICE_ORDER PCI_BUS_ID\n"},
-			{"blanks.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES = 1\npython train.py\n"},
-			{"blank.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES= 1\npython train.py\n"},
-			{"blank2.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES= 1\npython train.py\n"},
-			{"before.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES = 1 python train.py\n"},
-			{"before2.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES= 1 python train.py\n"},
-			{"comma.sh", "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0, 1 python train.py\n"},
-			{"comma2.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=0, 1\npython train.py\n"},
-			{"blanks2.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES = 1\npython train.py\n"},
-			{"dollar.sh", "#!/bin/bash\n$CUDA_VISIBLE_DEVICES=1\npython train.py\n"},
-		},
-		Good: []Example{
-			{"export.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=1\npython train.py\n"},
-			{"empty.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES= NCCL_DEBUG=WARN\nCUDA_VISIBLE_DEVICES= python tokenize.py\n"},
-			{"positional.sh", "#!/bin/bash\nset -- --devices 0\npython train.py \"$@\"\n"},
-		},
-		Look: lookForeign,
-	}
-}
-
 func lookForeign(f File) []Finding {
 	var all []Finding
 	for _, script := range Scripts(f) {
@@ -169,7 +105,7 @@ func lookForeign(f File) []Finding {
 			if len(rest) > 0 {
 				right = line(Step{With: []Step{{Name: name, Value: Value{Raw: value}}}, Words: rest}, nil)
 			}
-			finding := Finding{Finding: check.Finding{Code: "foreign-assignment", Severity: check.Error,
+			finding := Finding{Finding: check.Finding{
 				Seen: "this does not set " + name + " here: " + way, Why: "programs that the script starts do not get the variable",
 				Do: "write: " + right}, At: s.At, Line: right, Write: []Edit{{At: s.At, Text: right}}}
 			if len(rest) > 0 {
@@ -248,32 +184,10 @@ func foreign(s Step) (name, value, way string) {
 	return name, value, way
 }
 
-func hookForFish() Rule {
-	return Rule{
-		Page: check.Page{
-			Code:  "hook-not-read-by-fish",
-			Title: "A .sh file in a folder of fish, which fish does not read",
-			Text: "fish reads the files in `~/.config/fish/conf.d` and `functions` that end in `.fish`, and conda runs in fish only those hooks of `activate.d` that end in `.fish`. A `.sh` file there never runs, so the GPU variable that it sets never arrives.\n\n" +
-				"Write the same as a `.fish` file: `set -gx CUDA_VISIBLE_DEVICES 1`.",
-			From: []string{"https://fishshell.com/docs/current/language.html (configuration files)", "conda/conda: conda/activate.py (FishActivator, script_extension)"},
-		},
-		Severity: check.Error,
-		Bad: []Example{
-			{".config/fish/conf.d/gpu.sh", "export CUDA_VISIBLE_DEVICES=1\n"},
-			{"install.sh", "#!/bin/bash\ncp cuda_visible_devices.sh ~/.config/fish/conf.d/\n"},
-		},
-		Good: []Example{
-			{"etc/conda/activate.d/gpu.sh", "export CUDA_DEVICE_ORDER=PCI_BUS_ID\n"},
-			{"install.sh", "#!/bin/bash\ncp gpu.fish ~/.config/fish/conf.d/\ncp gpu.sh ~/.config/fish/conf.d/gpu.fish\ncp prompt.sh ~/.config/fish/conf.d/\n"},
-		},
-		Look: lookFish,
-	}
-}
-
 func lookFish(f File) []Finding {
 	var all []Finding
 	add := func(at Place, what string) {
-		all = append(all, Finding{Finding: check.Finding{Code: "hook-not-read-by-fish", Severity: check.Error, Seen: what,
+		all = append(all, Finding{Finding: check.Finding{Seen: what,
 			Why: "fish reads only files that end in .fish, so the variable is never set", Do: "write a .fish file with: set -gx NAME value"}, At: at})
 	}
 	if f.Kind == Shell && fishFolder(path.Dir(f.Path)) && path.Ext(f.Path) != ".fish" {

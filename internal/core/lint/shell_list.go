@@ -7,38 +7,16 @@ import (
 	"gpuard/internal/core/check"
 )
 
-func listCutAtBlank() Rule {
-	return Rule{
-		Page: check.Page{
-			Code:  "list-cut-at-blank",
-			Title: "A shell cuts a list of devices at its blank",
-			Text: "A blank ends an assignment. Of `export CUDA_VISIBLE_DEVICES=0 1` the shell keeps `0`, and takes `1` as the name of another variable, which it is not; of `CUDA_VISIBLE_DEVICES=0 1 python train.py` it takes `1` as the program.\n\n" +
-				"Write the list with commas and without blanks.",
-			From: []string{posixShell, "https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html"},
-		},
-		Severity: check.Error,
-		Bad: []Example{
-			{"train.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=0 1\npython train.py\n"},
-			{"comma.sh", "#!/bin/sh\nexport HIP_VISIBLE_DEVICES=0, 1, 2\npython train.py\n"},
-			{"prefix.sh", "#!/bin/sh\nCUDA_VISIBLE_DEVICES=0 1 python train.py\n"},
-			{"env.sh", "#!/bin/sh\nenv CUDA_VISIBLE_DEVICES=0, 1 python train.py\n"},
-		},
-		Good: []Example{
-			{"train.sh", "#!/bin/bash\nexport CUDA_VISIBLE_DEVICES=0,1 OMP_NUM_THREADS=1\nCUDA_VISIBLE_DEVICES=1 python train.py\n"},
-			{"other.sh", "#!/bin/sh\nenv CUDA_VISIBLE_DEVICES=0 ./1\nCUDA_VISIBLE_DEVICES=0 seq 1\n"},
-		},
-		Look: func(f File) []Finding {
-			var all []Finding
-			for _, script := range Scripts(f) {
-				for _, s := range script.Steps {
-					if finding, ok := cutList(s); ok {
-						all = append(all, finding)
-					}
-				}
+func lookListCutAtBlank(f File) []Finding {
+	var all []Finding
+	for _, script := range Scripts(f) {
+		for _, s := range script.Steps {
+			if finding, ok := cutList(s); ok {
+				all = append(all, finding)
 			}
-			return once(all)
-		},
+		}
 	}
+	return once(all)
 }
 
 // cutList finds an assignment of a list in a command, and the pieces of the list in the words after it.
@@ -72,7 +50,7 @@ func cutList(s Step) (Finding, bool) {
 		list += "," + w.Text
 	}
 	list = strings.Join(strings.FieldsFunc(list, func(r rune) bool { return r == ',' }), ",")
-	finding := Finding{Finding: check.Finding{Code: "list-cut-at-blank", Severity: check.Error, Seen: name + " gets only " + quote(value.Text) + ": the shell takes " + quote(pieces[0].Text) + " as a word of its own",
+	finding := Finding{Finding: check.Finding{Seen: name + " gets only " + quote(value.Text) + ": the shell takes " + quote(pieces[0].Text) + " as a word of its own",
 		Why: "a blank ends an assignment", Do: "write: " + name + "=" + list}, At: value.At}
 	at := value.At
 	at.EndLine, at.EndColumn = pieces[last-1].At.EndLine, pieces[last-1].At.EndColumn

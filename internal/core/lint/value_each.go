@@ -102,8 +102,8 @@ func quote(value string) string {
 
 // valued makes a finding about the value of a variable. better is what should be written instead of it; "" when that is
 // not known. It is mended where the value is written as such, within one kind of quotation marks or none.
-func valued(r Rule, severity check.Severity, s Step, seen, why, do, better string) Finding {
-	f := Finding{Finding: check.Finding{Code: r.Code, Severity: severity, Seen: seen, Why: why, Do: do}, At: s.Value.At}
+func valued(s Step, seen, why, do, better string) Finding {
+	f := Finding{Finding: check.Finding{Seen: seen, Why: why, Do: do}, At: s.Value.At}
 	if f.At.Line == 0 {
 		f.At = s.At
 	}

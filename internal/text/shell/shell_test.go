@@ -140,7 +140,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil && len(file.Steps) > 0 {
 			t.Fatal("an error with steps")
 		}
-		lint.Look(file) // no rule may fail on what the reader gives
+		lint.Look(file, true) // no rule may fail on what the reader gives
 		lines := strings.Count(string(src), "\n") + 1
 		for _, s := range file.Steps {
 			if s.At.Line < 1 || s.At.EndLine > lines+1 || s.At.Column < 1 || s.At.EndLine < s.At.Line {

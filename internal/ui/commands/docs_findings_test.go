@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,33 +32,24 @@ func findingsPages() map[string]string {
 	for _, page := range check.KubernetesPages() {
 		pages["findings/"+page.Code+".md"] = findingMarkdown(page, "Found by [`gpuard doctor --engine kubernetes`](../../how-to/kubernetes.md).", "")
 	}
-	for code, rules := range rulesByCode() {
-		by := fmt.Sprintf("Found by [`gpuard lint`](../../how-to/lint.md), usually as %s. Where it is meant, the comment `gpuard:ignore %s` silences it.", an(rules[0].Severity), code)
-		examples := exampleText("Found", rules, func(r lint.Rule) []lint.Example { return r.Bad }) +
-			exampleText("Not found", rules, func(r lint.Rule) []lint.Example { return r.Good })
-		pages["findings/"+code+".md"] = findingMarkdown(rules[0].Page, by, examples)
+	for _, d := range lint.Descriptions() {
+		by := fmt.Sprintf("Found by [`gpuard lint`](../../how-to/lint.md), usually as %s. Where it is meant, the comment `gpuard:ignore %s` silences it.", an(d.Severity), d.Code)
+		if d.Preview {
+			by = fmt.Sprintf("Found by [`gpuard lint --preview`](../../how-to/lint.md), usually as %s: it is new. Where it is meant, the comment `gpuard:ignore %s` silences it.", an(d.Severity), d.Code)
+		}
+		examples := exampleText("Found", d.Bad) + exampleText("Not found", d.Good)
+		pages["findings/"+d.Code+".md"] = findingMarkdown(d.Page, by, examples)
 	}
 	return pages
 }
 
-// rulesByCode groups the rules by code. A mistake may have a rule for each format.
-func rulesByCode() map[string][]lint.Rule {
-	rules := map[string][]lint.Rule{}
-	for _, r := range lint.Rules() {
-		rules[r.Code] = append(rules[r.Code], r)
-	}
-	return rules
-}
-
-func exampleText(heading string, rules []lint.Rule, of func(lint.Rule) []lint.Example) string {
+func exampleText(heading string, examples []lint.Example) string {
 	var b strings.Builder
-	for _, r := range rules {
-		for _, e := range of(r) {
-			if b.Len() == 0 {
-				fmt.Fprintf(&b, "\n## %s\n", heading)
-			}
-			fmt.Fprintf(&b, "\n`%s`\n\n%s\n", e.Name, fenced(language(e.Name), e.Text))
+	for _, e := range examples {
+		if b.Len() == 0 {
+			fmt.Fprintf(&b, "\n## %s\n", heading)
 		}
+		fmt.Fprintf(&b, "\n`%s`\n\n%s\n", e.Name, fenced(language(e.Name), e.Text))
 	}
 	return b.String()
 }
@@ -119,12 +109,12 @@ func findingsIndex() string {
 		fmt.Fprintf(&b, "| [`%s`](%[1]s.md) | %s |\n", page.Code, page.Title)
 	}
 	b.WriteString("\n## Of gpuard lint\n\n| code | usually | about |\n| --- | --- | --- |\n")
-	listed := map[string]bool{}
-	for _, r := range lint.Rules() {
-		if !listed[r.Code] {
-			fmt.Fprintf(&b, "| [`%s`](%[1]s.md) | %s | %s |\n", r.Code, r.Severity, r.Title)
+	for _, d := range lint.Descriptions() {
+		usually := string(d.Severity)
+		if d.Preview {
+			usually += ", with --preview"
 		}
-		listed[r.Code] = true
+		fmt.Fprintf(&b, "| [`%s`](%[1]s.md) | %s | %s |\n", d.Code, usually, d.Title)
 	}
 	return b.String()
 }
@@ -154,13 +144,6 @@ func TestDocsFindingsFolder(t *testing.T) {
 func TestFindingPages(t *testing.T) {
 	slug := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	seen := map[string]bool{}
-	for code, rules := range rulesByCode() {
-		for _, r := range rules[1:] {
-			if !reflect.DeepEqual(r.Page, rules[0].Page) || r.Severity != rules[0].Severity {
-				t.Errorf("%s has rules with different pages or severities: which one is shown?", code)
-			}
-		}
-	}
 	for _, p := range checkcmd.FindingPages() {
 		if !slug.MatchString(p.Code) || len(p.Code) > 40 {
 			t.Errorf("the code %q is not a slug of at most 40 letters", p.Code)
@@ -194,7 +177,7 @@ func TestDocsCodesStay(t *testing.T) {
 	for _, c := range check.Checks() {
 		now = append(now, "doctor "+c.Code)
 	}
-	for _, r := range lint.Rules() {
+	for _, r := range lint.Descriptions() {
 		now = append(now, "lint "+r.Code)
 	}
 	data, err := os.ReadFile(list)

@@ -22,10 +22,8 @@ func FindingPages() (pages []check.Page) {
 		pages = append(pages, c.Page)
 	}
 	pages = append(pages, check.KubernetesPages()...)
-	for _, r := range lint.Rules() { // several rules may find one mistake in different formats
-		if !slices.ContainsFunc(pages, func(p check.Page) bool { return p.Code == r.Code }) {
-			pages = append(pages, r.Page)
-		}
+	for _, d := range lint.Descriptions() {
+		pages = append(pages, d.Page)
 	}
 	return pages
 }

@@ -1,0 +1,100 @@
+package lint
+
+import (
+	"embed"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/check"
+)
+
+// Example is a file for the documentation and for tests.
+type Example struct {
+	Name string // "train.py": its kind follows from the name
+	Text string
+}
+
+// Description is what a code means, for whoever reads a finding.
+type Description struct {
+	check.Page
+	Severity check.Severity // the usual one; a finding may have another
+	Preview  bool           // new: looked for with --preview alone, until it has shown that it is right
+	Bad      []Example      // each has a finding of this code
+	Good     []Example      // none has a finding of any code
+}
+
+// descriptionFiles hold a description each:
+//
+//	# TITLE
+//
+//	severity: error, warning or info
+//	preview: yes                            where it is new
+//	from: SOURCE                            one line per source
+//
+//	TEXT in Markdown
+//
+//	-- bad: train.sh --                     one per example, good ones after the bad ones
+//	the text of the file
+//
+//go:embed rules/*.txt
+var descriptionFiles embed.FS
+
+// describe returns what a code means; it panics for a code without a description, which a test finds.
+func describe(code string) Description {
+	text, err := descriptionFiles.ReadFile("rules/" + code + ".txt")
+	if err != nil {
+		panic("no description of " + code)
+	}
+	return readDescription(code, string(text))
+}
+
+// Descriptions describes every code of lint, in the order of the rules.
+func Descriptions() (all []Description) {
+	for _, r := range rules() {
+		if !slices.ContainsFunc(all, func(d Description) bool { return d.Code == r.Code }) {
+			all = append(all, describe(r.Code))
+		}
+	}
+	return all
+}
+
+var exampleHead = pattern(`^-- (bad|good): (.+) --\n$`)
+
+func readDescription(code, text string) Description {
+	d := Description{Page: check.Page{Code: code}}
+	var prose strings.Builder
+	var example *Example
+	for line := range strings.Lines(text) {
+		head := exampleHead().FindStringSubmatch(line)
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch {
+		case head != nil:
+			list := &d.Bad
+			if head[1] == "good" {
+				list = &d.Good
+			}
+			*list = append(*list, Example{Name: head[2]})
+			example = &(*list)[len(*list)-1]
+		case example != nil:
+			example.Text += line
+		case d.Title == "":
+			d.Title = strings.TrimPrefix(strings.TrimSpace(line), "# ")
+		case prose.Len() == 0 && line == "\n":
+		case prose.Len() == 0 && name == "severity":
+			d.Severity = check.Severity(value)
+		case prose.Len() == 0 && name == "preview":
+			d.Preview = value == "yes"
+		case prose.Len() == 0 && name == "from":
+			d.From = append(d.From, value)
+		default:
+			prose.WriteString(line)
+		}
+	}
+	d.Text = strings.TrimSpace(prose.String())
+	for _, list := range [][]Example{d.Bad, d.Good} {
+		for i := range list {
+			list[i].Text = strings.TrimRight(list[i].Text, "\n") + "\n"
+		}
+	}
+	return d
+}
