@@ -6,6 +6,7 @@ import (
 
 	"gpuard/internal/core/lint"
 	"gpuard/internal/host/atomicfile"
+	"gpuard/internal/host/interpreter"
 )
 
 // rounds is how often a file is mended and read again: each round mends what the one before made way for, or tries one
@@ -53,7 +54,7 @@ func (o Options) improve(ctx context.Context, read []reading) (all []*attempt) {
 			break
 		}
 		for i, again := range o.parse(ctx, sources) {
-			open[i].judge(&again)
+			open[i].judge(&again, o.bashAccepts(ctx, open[i], &again))
 		}
 	}
 	return all
@@ -120,10 +121,20 @@ func (a *attempt) propose() bool {
 	return false
 }
 
-// judge takes the text under trial, or leaves it.
-func (a *attempt) judge(again *reading) {
+// bashAccepts reports whether bash itself reads a new script, where it is there and reads the old one: it is asked
+// beside our own parser, because the two do not agree on everything.
+func (o Options) bashAccepts(ctx context.Context, a *attempt, again *reading) bool {
+	if again.kind != lint.Shell {
+		return true
+	}
+	bash := interpreter.FindBash(func(name string) string { v, _ := o.Env.Lookup(name); return v })
+	return bash == "" || interpreter.AcceptsScript(ctx, bash, again.text) || !interpreter.AcceptsScript(ctx, bash, a.read.text)
+}
+
+// judge takes the text under trial, or leaves it. accepted says whether the shell reads it.
+func (a *attempt) judge(again *reading, accepted bool) {
 	found, _ := a.read.look()
-	if !a.better(found, again) {
+	if !accepted || !a.better(found, again) {
 		if a.alone {
 			a.next++
 		}

@@ -26,6 +26,8 @@ type Options struct {
 	Fix     bool        // write what can be mended
 	Preview bool        // rules that are new, too
 	Env     visible.Env // where Python is looked for
+
+	Progress func(files, findings int) // called after each batch of files; nil is not called
 }
 
 // Report is what was found.
@@ -70,11 +72,18 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if o.Fix && slices.Contains(o.Paths, input) {
 		return r, &exit.Usage{Text: "cannot write into standard input: --fix takes files"}
 	}
-	sources, err := o.collect(&r)
+	err := o.collect(ctx, &r, func(batch []source) { o.lookAt(ctx, batch, &r) })
 	if err != nil {
 		return r, err
 	}
-	read := o.parse(ctx, sources)
+	r.missed(o.Paths)
+	return r, ctx.Err()
+}
+
+// lookAt reads the files of a batch, mends what is to be mended, and reports what they hold. Nothing of their text is
+// kept but the lines of the findings.
+func (o Options) lookAt(ctx context.Context, batch []source, r *Report) {
+	read := o.parse(ctx, batch)
 	if o.Fix {
 		o.fix(ctx, read)
 	}
@@ -87,8 +96,9 @@ func Run(ctx context.Context, o Options) (Report, error) {
 		r.Skipped = append(r.Skipped, p.Skipped...)
 		r.Problems = append(r.Problems, p.Problems...)
 	}
-	r.missed(o.Paths)
-	return r, ctx.Err()
+	if o.Progress != nil {
+		o.Progress(r.Files, len(r.Findings))
+	}
 }
 
 // missed makes a problem of each file that was named and not read. In a folder there may be such, of another Python or
@@ -167,7 +177,15 @@ func (one *reading) mistake(f lint.Finding, lines []string, mendable bool) Mista
 		m.Fixable = done && instead != now && mendable && !one.tried // of the last: that of f.Edits
 	}
 	m.Now = strings.TrimRight(between(lines, first, last), "\r\n")
+	m.detach()
 	return m
+}
+
+// detach copies the strings of a finding: a piece of a file's text would keep all of that.
+func (m *Mistake) detach() {
+	for _, s := range []*string{&m.Seen, &m.Why, &m.Do, &m.Now, &m.Instead} {
+		*s = strings.Clone(*s)
+	}
 }
 
 // mended applies the edits of one finding to the lines from the given one on, if the text there is what they expect.

@@ -52,7 +52,7 @@ func everything(t *testing.T) (all []example) {
 	for _, e := range all {
 		sources = append(sources, e.source(t))
 	}
-	for i, one := range (Options{Env: visible.Env(os.Environ())}).parse(t.Context(), sources) {
+	for i, one := range (Options{Env: visible.Env(os.Environ()), Preview: true}).parse(t.Context(), sources) {
 		var r Report
 		r.add(&one)
 		all[i].read, all[i].found = one, r.Findings

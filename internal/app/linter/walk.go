@@ -2,6 +2,7 @@ package linter
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,22 +35,29 @@ type source struct {
 	undo *deactivation // of a script that conda runs on activation, where it could be read
 }
 
-// collect finds the files and reads them. It searches folders in the order of names, and reads a file in several of the
-// paths once.
-func (o Options) collect(r *Report) ([]source, error) {
-	c := &collector{report: r, seen: map[string]bool{}, hooks: map[string]*deactivation{}}
+// What the files of a batch hold together at most, and how many they are. Texts and their trees live as long as their
+// batch: all of them took 2.9 GB for 32,000 files.
+const (
+	maxBatchBytes = 2 << 20
+	maxBatchFiles = 1000
+)
+
+// collect finds the files, reads them, and hands them on in batches. It searches folders in the order of names, and
+// reads a file in several of the paths once.
+func (o Options) collect(ctx context.Context, r *Report, handOn func(batch []source)) error {
+	c := &collector{ctx: ctx, report: r, seen: map[string]bool{}, hooks: map[string]*deactivation{}, handOn: handOn}
 	for _, p := range o.Paths {
 		if p == input {
 			text, err := io.ReadAll(io.LimitReader(o.Input, largest+1))
 			if err != nil {
-				return nil, fmt.Errorf("cannot read standard input: %w", err)
+				return fmt.Errorf("cannot read standard input: %w", err)
 			}
 			kind := o.As
 			if kind == "" {
 				kind = guess(input, text)
 			}
 			if kind == "" {
-				return nil, &exit.Usage{Text: "cannot tell the format of standard input: say it with --as"}
+				return &exit.Usage{Text: "cannot tell the format of standard input: say it with --as"}
 			}
 			c.addFile(source{path: input, kind: kind, text: text})
 			continue
@@ -57,14 +65,23 @@ func (o Options) collect(r *Report) ([]source, error) {
 		info, err := os.Stat(p)
 		switch {
 		case err != nil:
-			return nil, &exit.Usage{Text: "cannot look at " + p + ": " + reason(err)}
+			return &exit.Usage{Text: "cannot look at " + p + ": " + reason(err)}
 		case info.IsDir():
 			c.folder(p)
 		default:
 			c.file(p, info, true)
 		}
 	}
-	return c.sources, nil
+	c.finishBatch()
+	return nil
+}
+
+// finishBatch hands on what was collected.
+func (c *collector) finishBatch() {
+	if len(c.batch) > 0 {
+		c.handOn(c.batch)
+	}
+	c.batch, c.size = nil, 0
 }
 
 // reason is what the kernel says, without the name of the call and the path.
@@ -77,10 +94,13 @@ func reason(err error) string {
 }
 
 type collector struct {
-	report  *Report
-	seen    map[string]bool
-	sources []source
-	hooks   map[string]*deactivation // by the folder
+	ctx    context.Context
+	report *Report
+	seen   map[string]bool // by the absolute path
+	batch  []source
+	size   int // of the texts of the batch, in bytes
+	handOn func(batch []source)
+	hooks  map[string]*deactivation // by the folder
 }
 
 // folder collects everything below root. It does not follow symbolic links below root: the target is found at its own
@@ -89,6 +109,8 @@ func (c *collector) folder(root string) {
 	root += string(filepath.Separator) + "." // a link that was named is followed
 	_ = filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {
 		switch {
+		case c.ctx.Err() != nil:
+			return filepath.SkipAll
 		case err != nil:
 			c.problem(p, reason(err))
 			return nil
@@ -179,6 +201,10 @@ func (c *collector) addFile(s source) {
 	case bytes.IndexByte(s.text, 0) >= 0:
 		c.report.Skipped = append(c.report.Skipped, Omission{s.path, "binary"})
 	default:
-		c.sources = append(c.sources, s)
+		c.batch = append(c.batch, s)
+		c.size += len(s.text)
+		if c.size >= maxBatchBytes || len(c.batch) >= maxBatchFiles {
+			c.finishBatch()
+		}
 	}
 }

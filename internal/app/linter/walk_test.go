@@ -318,7 +318,7 @@ func TestNoNewMistakes(t *testing.T) {
 			if a.better(found, &read[1]) != c.better {
 				t.Errorf("better is %v", !c.better)
 			}
-			a.judge(&read[1])
+			a.judge(&read[1], true)
 			if bytes.Equal(a.read.text, []byte(c.after)) != c.better || (len(a.fixed) == 1) != c.better {
 				t.Errorf("the text is %q, fixed %d", a.read.text, len(a.fixed))
 			}

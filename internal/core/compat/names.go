@@ -48,11 +48,19 @@ func DebugOnly(name, value string) (Name, bool) {
 }
 
 // Misspelt returns the variable that chooses devices and that a wrong name probably means. The part before the first _
-// must be right, and the rest must differ by one or two letters. A longer name, such as CUDA_VISIBLE_DEVICES_OLD, is
+// must be right, and the rest must differ by one or two letters, or by capitals alone; what has no capitals is a
+// variable of a script's own. A longer name, such as CUDA_VISIBLE_DEVICES_OLD, is
 // not taken for a misspelling.
 func Misspelt(name string) (meant Name, ok bool) {
 	if _, known := named(name); known {
 		return Name{}, false
+	}
+	capitals := strings.ToUpper(name)
+	if capitals != name && strings.ToLower(name) != name {
+		meant, ok = named(capitals)
+		if ok {
+			return meant, meant.Kind == mask
+		}
 	}
 	vendor, _, _ := strings.Cut(name, "_")
 	if vendor == "" || !strings.Contains(nameTable, "\n"+vendor+"_") {

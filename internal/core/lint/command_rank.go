@@ -10,7 +10,7 @@ import (
 )
 
 func lookPort(f File) []Finding {
-	if !slices.Contains([]Kind{Shell, Python, Notebook, Unit, Desktop}, f.Kind) || severalMachines(f) {
+	if !slices.Contains([]Kind{Shell, Python, Notebook, Unit, Desktop}, f.Kind) || severalMachines(f) || startsOthersOnly(f) {
 		return nil // a container has ports of its own
 	}
 	var all []Finding
@@ -48,6 +48,23 @@ func lookPort(f File) []Finding {
 		}
 	}
 	return all
+}
+
+// startsOthersOnly reports whether a script starts programs of which none is known to compute on GPUs: MASTER_PORT may be
+// theirs.
+func startsOthersOnly(f File) bool {
+	others := false
+	for _, s := range f.Steps {
+		if s.Do != Command {
+			continue
+		}
+		p := started(s)
+		if p.usesGPUs() || isScript(p) || p.name == "" {
+			return false
+		}
+		others = others || !isIdle(s)
+	}
+	return others
 }
 
 func isPort(v Value) bool {

@@ -53,16 +53,28 @@ func lookMisplacedRequest(f File) []Finding {
 
 func lookIDsNotStrings(f File) []Finding {
 	return eachRequest(f, func(_ service, r deviceRequest) []Finding {
-		var all []Finding
+		var numbers []string
+		found := Finding{}
 		for _, id := range r.ids {
 			if id.Raw == "" || strings.Trim(id.Raw, "0123456789") != "" {
 				continue
 			}
-			all = append(all, Finding{Finding: check.Finding{Seen: "the entry " + id.Raw + " is a number",
-				Why: "Compose refuses a file in which an entry of device_ids is no string", Do: `write "` + id.Raw + `"`}, At: id.At,
-				Edits: []Edit{{At: id.At, Text: `"` + id.Raw + `"`}}})
+			if numbers == nil {
+				found.At = id.At
+			}
+			numbers = append(numbers, id.Raw)
+			found.Edits = append(found.Edits, Edit{At: id.At, Text: `"` + id.Raw + `"`})
 		}
-		return all
+		if numbers == nil {
+			return nil
+		}
+		found.Seen = "device_ids has the number " + numbers[0]
+		if len(numbers) > 1 {
+			found.Seen = "device_ids has the numbers " + strings.Join(numbers, ", ")
+		}
+		found.Why = "Compose refuses a file in which an entry of device_ids is no string"
+		found.Do = `write "` + strings.Join(numbers, `", "`) + `"`
+		return []Finding{found}
 	})
 }
 

@@ -68,6 +68,7 @@ type Step struct {
 	How      string // the spelling: "os.environ[]", "os.putenv", "export", "assignment", "prefix", "ENV", "environment", "Environment="
 	Exported bool   // Set of a shell variable: children get it
 	Lost     string // Set whose effect ends before anything can use it: "subshell", "pipeline", "background", "copy" (of an image layer); "" when it lasts
+	Several  bool   // Set by one of several assignments in a statement: A=1 B=2
 	Join     string // how a Command is tied to the one before: "&&", "||", "|", "&"; "" when it stands alone
 	Beside   bool   // Command: the script goes on while it runs ("&" behind it, or behind the block it stands in)
 	Maybe    bool   // inside a branch, loop or try: it may not happen

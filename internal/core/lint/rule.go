@@ -78,6 +78,7 @@ func programRules() []Rule {
 		{Code: "foreign-assignment", Look: lookForeign},
 		{Code: "hook-not-read-by-fish", Look: lookFish},
 		{Code: "list-cut-at-blank", Look: lookListCutAtBlank},
+		{Code: "backslash-before-blank", Look: lookBackslash},
 
 		// containers
 		{Code: "container-beyond-lease", Look: lookBeyondLease},

@@ -24,9 +24,9 @@ func lookNotExported(f File) []Finding {
 			}
 			finding := Finding{Finding: check.Finding{
 				Seen: s.Name + " is set without export, so " + user.name + " in line " + lineOf(user.Step) + " does not get it",
-				Why:  "the shell keeps such a variable to itself: the program sees what the variable was before, or nothing, which means every GPU",
+				Why:  unexportedHarm(s.Name),
 				Do:   "write: export " + s.Name}, At: s.At}
-			if s.How == "assignment" && !besideAnother(script, i) {
+			if s.How == "assignment" && !s.Several { // an export before one of several would apply to all behind it
 				finding.Line, finding.Write, finding.Edits = exported(f, s)
 			}
 			all = append(all, finding)
@@ -35,12 +35,13 @@ func lookNotExported(f File) []Finding {
 	return all
 }
 
-// besideAnother reports whether a line sets several variables (A=1 B=2): an export before one of them would apply to
-// that one only.
-func besideAnother(f File, i int) bool {
-	return slices.ContainsFunc(f.Steps[max(0, i-8):min(len(f.Steps), i+9)], func(s Step) bool {
-		return s.Do == Set && s.How == "assignment" && s.At.Line == f.Steps[i].At.Line && s.At != f.Steps[i].At
-	})
+// unexportedHarm is what a program makes of a variable that the shell keeps to itself.
+func unexportedHarm(name string) string {
+	harm := "the shell keeps such a variable to itself: the program sees what the variable was before, or nothing"
+	if slices.Contains(masks(), name) {
+		harm += ", which means every GPU"
+	}
+	return harm
 }
 
 // exported is an assignment as it should be written: the line, what of it changes, and what --fix does.
@@ -63,14 +64,26 @@ func exported(f File, s Step) (line string, write, edits []Edit) {
 }
 
 // withoutIt finds a program after step i that was meant to get the variable and does not. It returns none if the script
-// passes the value on itself, or reads other files into the shell.
+// passes the value on itself, exports it on another way, or reads other files into the shell.
 func withoutIt(f File, i int) (program, bool) {
 	s := f.Steps[i]
-	for _, later := range f.Steps[i+1 : min(len(f.Steps), i+1+farBack)] {
-		if later.Name == s.Name && (later.Do == Set || later.Do == Unset) && !later.Maybe && later.Process == s.Process {
-			return program{}, false
+	after := f.Steps[i+1 : min(len(f.Steps), i+1+farBack)]
+	if slices.ContainsFunc(after, func(later Step) bool { return later.Name == s.Name && exportsItself(later) }) {
+		return program{}, false
+	}
+	// the processes in which the variable is exported later
+	var exports []string
+	for _, later := range after {
+		if later.Name == s.Name && (later.Do == Set || later.Do == Unset) {
+			if !later.Maybe && later.Process == s.Process {
+				return program{}, false
+			}
+			if later.Do == Set && later.Exported {
+				exports = append(exports, later.Process)
+			}
 		}
-		if later.Do != Command || !strings.HasPrefix(later.Process, s.Process) {
+		gets := func(process string) bool { return strings.HasPrefix(later.Process, process) }
+		if later.Do != Command || !gets(s.Process) || slices.ContainsFunc(exports, gets) {
 			continue
 		}
 		p := started(later)
@@ -83,6 +96,9 @@ func withoutIt(f File, i int) (program, bool) {
 	}
 	return program{}, false
 }
+
+// exportsItself reports whether a step exports the value that the variable has: export NAME=$NAME.
+func exportsItself(s Step) bool { return s.Do == Set && s.Exported && s.Value.From == s.Name }
 
 // isScript reports whether a program is another script, which will start what uses the GPU.
 func isScript(p program) bool {

@@ -134,6 +134,8 @@ func wordsAfter(s Step) []Word {
 	return nil
 }
 
+const dollarBeforeName = "a name that is set has no $ before it"
+
 // foreign recognizes an assignment in the way of another shell, or with a slip of the fingers.
 func foreign(s Step) (name, value, way string) {
 	words := s.Words
@@ -163,11 +165,6 @@ func foreign(s Step) (name, value, way string) {
 		name, value, way = text(1), raw(2), "setenv is the way of csh"
 	case first == "export" && (text(2) == "=" && len(words) == 4 || text(2) == "" && len(words) == 3):
 		name, value, way = text(1), raw(len(words)-1), "with blanks around = the value is not part of it"
-	case first == "export" && len(words) == 3 && numbers(words[2]) != nil && strings.HasSuffix(text(1), ","):
-		name, value, _ = strings.Cut(raw(1)+raw(2), "=")
-		way = "the blank behind the comma ends the value"
-	case len(s.With) == 1 && words[0].Known && strings.HasSuffix(s.With[0].Value.Text, ",") && numbers(words[0]) != nil:
-		name, value, way = s.With[0].Name, s.With[0].Value.Raw+raw(0), "the blank behind the comma ends the value, and "+first+" is taken for a program"
 	case (text(1) == "=" || text(1) == "==") && len(words) >= 3:
 		name, value, way = first, raw(2), "with blanks around = it is a command called "+first
 	case first == "export" && len(words) == 3 && strings.HasSuffix(text(1), "="):
@@ -176,7 +173,10 @@ func foreign(s Step) (name, value, way string) {
 		name, value, way = s.With[0].Name, raw(0), "the blank behind = ends the value, and "+first+" is taken for a program"
 	case !words[0].Known && len(words) == 1 && strings.HasPrefix(first, "$"):
 		name, value, _ = strings.Cut(strings.TrimPrefix(first, "$"), "=")
-		way = "a name that is set has no $ before it"
+		way = dollarBeforeName
+	case first == "export" && len(words) == 2 && strings.HasPrefix(raw(1), "$"):
+		name, value, _ = strings.Cut(strings.TrimPrefix(raw(1), "$"), "=")
+		way = dollarBeforeName
 	}
 	if !slices.Contains(masks(), name) && !isGPUVariable(name) {
 		return "", "", ""

@@ -104,7 +104,7 @@ func (m list) firstFault(value string) (fault, bool) {
 		value = inner
 	}
 	if bare := strings.NewReplacer(`"`, "", "'", "").Replace(value); bare != value {
-		return fault{code: codeQuotes, better: bare}, true
+		return fault{code: codeQuotes, better: bare, hides: bare == ""}, true
 	}
 	tokens := strings.Split(value, ",")
 	if len(tokens) > 1 && strings.TrimSpace(tokens[len(tokens)-1]) == "" {

@@ -11,7 +11,7 @@ import (
 
 // ofGPUs reports whether a name may be a variable of a GPU library. Shell scripts set many others.
 func ofGPUs(name string) bool {
-	vendor, _, more := strings.Cut(name, "_")
+	vendor, _, more := strings.Cut(strings.ToUpper(name), "_")
 	return more && slices.Contains([]string{"CUDA", "NVIDIA", "NCCL", "TORCH", "PYTORCH", "XLA", "JAX", "TF", "HIP", "ROCR", "AMD", "GPU", "ZE", "ONEAPI", "SYCL", "HCQ", "ASCEND"}, vendor)
 }
 
@@ -63,6 +63,9 @@ func lookOldName(file File) (all []Finding) {
 func lookDebug(file File) (all []Finding) {
 	eachSet(file, func(s Step) {
 		if !ofGPUs(s.Name) {
+			return
+		}
+		if s.Maybe { // by request, as with --debug
 			return
 		}
 		name, debug := compat.DebugOnly(s.Name, s.Value.Text)

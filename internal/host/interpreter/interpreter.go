@@ -89,6 +89,26 @@ func Run(ctx context.Context, python, script string, request []byte) ([]byte, er
 	return nil, fmt.Errorf("cannot read Python files with %s: %w%s", python, err, last(errs.Text.String()))
 }
 
+// FindBash returns the bash of PATH; "" if there is none. lookup returns the value of a variable.
+func FindBash(lookup func(name string) string) string {
+	for _, folder := range filepath.SplitList(lookup("PATH")) {
+		path := filepath.Join(folder, "bash")
+		if filepath.IsAbs(folder) && runs(path) {
+			return path
+		}
+	}
+	return ""
+}
+
+// AcceptsScript reports whether a bash can read a script (bash -n): it runs nothing of it, and reads no start-up file.
+func AcceptsScript(ctx context.Context, bash string, script []byte) bool {
+	cmd := exec.CommandContext(ctx, bash, "--norc", "--noprofile", "-n")
+	cmd.Dir, cmd.Env = "/", []string{"LC_ALL=C.UTF-8"}
+	cmd.Stdin = bytes.NewReader(script)
+	cmd.WaitDelay = time.Second
+	return cmd.Run() == nil
+}
+
 // last returns the last line that is not empty: Python ends a traceback with the reason.
 func last(said string) string {
 	lines := strings.Split(strings.TrimSpace(said), "\n")

@@ -88,3 +88,28 @@ func TestNothingOfTheUser(t *testing.T) {
 		t.Errorf("%q %v", got, err)
 	}
 }
+
+// TestAcceptsScript: bash is asked whether it reads a script, and runs nothing: neither the script nor a start-up file.
+func TestAcceptsScript(t *testing.T) {
+	bash := FindBash(os.Getenv)
+	if bash == "" {
+		t.Skip("no bash")
+	}
+	mark := filepath.Join(t.TempDir(), "ran")
+	t.Setenv("BASH_ENV", mark+".rc")
+	if err := os.WriteFile(mark+".rc", []byte("touch "+mark+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for script, want := range map[string]bool{
+		"touch " + mark + "\n":        true,
+		"A=( --freq [0]*3+[1]*58 )\n": true,
+		"if true; then\n":             false,
+	} {
+		if got := AcceptsScript(t.Context(), bash, []byte(script)); got != want {
+			t.Errorf("%q: %v", script, got)
+		}
+	}
+	if _, err := os.Stat(mark); err == nil {
+		t.Error("something was run")
+	}
+}

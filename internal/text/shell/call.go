@@ -16,7 +16,9 @@ func (r *reader) call(s *scope, c *syntax.CallExpr) {
 	}
 	if len(c.Args) == 0 {
 		for _, a := range c.Assigns {
-			r.set(s, r.assign(a, "assignment"))
+			step := r.assign(a, "assignment")
+			step.Several = len(c.Assigns) > 1
+			r.set(s, step)
 		}
 		return
 	}
@@ -137,7 +139,7 @@ func (r *reader) refused(s *scope, c *syntax.DeclClause) {
 		if a.Name == nil && a.Value != nil {
 			word = r.value(a.Value)
 			name, _, _ := strings.Cut(word.Text, "=")
-			bad = bad || word.Known && !strings.HasPrefix(word.Text, "-") && !strings.HasPrefix(word.Text, "+") && !syntax.ValidName(name)
+			bad = bad || strings.HasPrefix(raw, "$") && strings.Contains(raw, "=") || word.Known && !strings.HasPrefix(word.Text, "-") && !strings.HasPrefix(word.Text, "+") && !syntax.ValidName(name)
 		}
 		step.Words = append(step.Words, word)
 	}

@@ -29,7 +29,7 @@ func Read(name string, src []byte) (lint.File, error) {
 	if endless(src) {
 		return f, fmt.Errorf("it has more than %d brackets, branches and chains", maxOpen)
 	}
-	script, err := syntax.NewParser(syntax.Variant(lang)).Parse(bytes.NewReader(src), "")
+	script, err := syntax.NewParser(syntax.Variant(lang)).Parse(bytes.NewReader(endComments(src)), "")
 	if err != nil {
 		return f, fmt.Errorf("this is no shell script that can be read: %w", err)
 	}
@@ -41,6 +41,40 @@ func Read(name string, src []byte) (lint.File, error) {
 	r.list(&scope{exported: map[string]bool{}, plain: map[string][]int{}}, script.Stmts)
 	f.Steps = r.steps
 	return f, nil
+}
+
+// endComments writes a blank for the backslash at the end of a comment: for a shell the comment ends with its line, for
+// the parser it does not. The text stays as long as it was.
+func endComments(src []byte) []byte {
+	if !bytes.Contains(src, []byte("\\\n")) || bytes.IndexByte(src, '#') < 0 {
+		return src
+	}
+	out := bytes.Clone(src)
+	start := 0
+	for line := range bytes.Lines(src) {
+		start += len(line)
+		text, goesOn := bytes.CutSuffix(line, []byte("\\\n"))
+		if goesOn && hasComment(text) {
+			out[start-len("\\\n")] = ' '
+		}
+	}
+	return out
+}
+
+// hasComment reports whether a line has a comment, as far as the quotes of this line tell.
+func hasComment(line []byte) bool {
+	quote := byte(0)
+	for i, c := range line {
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote = c
+		case quote == 0 && c == '#' && (i == 0 || bytes.IndexByte([]byte(" \t;&|("), line[i-1]) >= 0):
+			return true
+		}
+	}
+	return false
 }
 
 // shebang returns the name of the shell that the first line asks for: "bash" of "#!/usr/bin/env bash" and of

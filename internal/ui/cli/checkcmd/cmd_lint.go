@@ -54,7 +54,12 @@ read. Python files are parsed by the Python of your environment.`,
 					return err
 				}
 				o.Paths, o.As, o.Env = args, kind, p.Host.Env
+				line := cli.NewProgressLine(p, asJSON)
+				o.Progress = func(files, findings int) {
+					line.Show(func() string { return prose.Count(files, "file") + " read, " + prose.Count(findings, "finding") })
+				}
 				found, err := linter.Run(cmd.Context(), o)
+				line.Wipe()
 				if err != nil {
 					return err
 				}
@@ -63,6 +68,7 @@ read. Python files are parsed by the Python of your environment.`,
 		},
 	}
 	cmd.Flags().BoolVar(&o.Fix, "fix", false, "fix in the files what can be fixed safely")
+	cmd.Flags().BoolVar(&o.Preview, "preview", false, "look for what is new in this version, too, which may be wrong more often")
 	cmd.Flags().StringVar(&o.Python, "python", "", "read Python with this `FILE` (default: the Python of the environment)")
 	cmd.Flags().StringVar(&as, "as", "", "the `FORMAT` of standard input: "+strings.Join(formatNames(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(formatNames(), flagset.NoFiles))

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -163,9 +161,12 @@ func compareWith(p *cli.Program, cmd *cobra.Command, args []string, o *compareOp
 	if o.chart != "" && p.Views.Compared == nil {
 		return p.BecomeView()
 	}
-	show, wipe := compareProgress(p, o.json)
-	got, broken := compare.Run(cmd.Context(), p.Host, r, show)
-	if wipe(); broken != nil && len(got.Runs) == 0 {
+	line := cli.NewProgressLine(p, o.json)
+	got, broken := compare.Run(cmd.Context(), p.Host, r, func(now compare.Progress) {
+		line.Show(func() string { return compareProgress(now) })
+	})
+	line.Wipe()
+	if broken != nil && len(got.Runs) == 0 {
 		return broken
 	}
 	a := comparedAnswer(cmd, o, r, got)
@@ -283,38 +284,13 @@ func comparedAnswer(cmd *cobra.Command, o *compareOptions, r *compare.Request, g
 	return a
 }
 
-// compareProgress shows on a terminal which run goes, and when the end is expected.
-func compareProgress(p *cli.Program, quiet bool) (show func(compare.Progress), wipe func()) {
-	if quiet || !p.Term(p.Err).TTY {
-		return func(compare.Progress) {}, func() {}
+// compareProgress says which run goes, and when the end is expected.
+func compareProgress(now compare.Progress) string {
+	text := fmt.Sprintf("run %d of %d (%s)", now.Run, now.Runs, now.Arm)
+	if now.Left != nil {
+		text += ", about " + console.ElapsedText(*now.Left) + " left"
 	}
-	var mu sync.Mutex
-	var drawn time.Time
-	wipe = func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if !drawn.IsZero() && cli.OnScreen(p) {
-			fmt.Fprint(p.Err, "\r\x1b[K")
-		}
-	}
-	say := p.Host.Say
-	p.Host.Say = func(text string) {
-		wipe()
-		say(text)
-	}
-	return func(now compare.Progress) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !cli.OnScreen(p) || time.Since(drawn) < 200*time.Millisecond {
-			return
-		}
-		text := fmt.Sprintf("run %d of %d (%s)", now.Run, now.Runs, now.Arm)
-		if now.Left != nil {
-			text += ", about " + console.ElapsedText(*now.Left) + " left"
-		}
-		fmt.Fprint(p.Err, "\r\x1b[K"+console.Cut(text, max(p.Term(p.Err).Width-1, 1), "")) // in the last column some terminals begin a new line
-		drawn = time.Now()
-	}, wipe
+	return text
 }
 
 // showCompared writes the answer, and then the files of --csv and --chart: the measuring took long, so a file that cannot

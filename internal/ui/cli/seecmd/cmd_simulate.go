@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -129,9 +128,12 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 	t := &r.Trace
 	a.Trace.Format, a.Trace.Jobs, a.Trace.Users, a.Trace.Remarks = t.Format, len(t.Jobs), len(t.Users), append([]string{}, t.Remarks...)
 	a.Trace.Span = time.Duration(t.Jobs[len(t.Jobs)-1].Arrival - t.Jobs[0].Arrival).Seconds()
-	show := simulationProgress(p, o.json)
-	a.Results, err = simulate.Run(cmd.Context(), r, show)
-	if show(1); err != nil {
+	line, began := cli.NewProgressLine(p, o.json), time.Now()
+	a.Results, err = simulate.Run(cmd.Context(), r, func(done float64) {
+		line.Show(func() string { return simulationProgress(began, done) })
+	})
+	line.Wipe()
+	if err != nil {
 		return err
 	}
 	a.Synthetic = simulate.Synthetic(r)
@@ -262,27 +264,10 @@ func ownTrace(ctx context.Context, p *cli.Program) (simulate.Trace, error) {
 	return simulate.Read(&text, "your own jobs")
 }
 
-// simulationProgress shows on a terminal how much is done, from the first second on, and when the end is expected.
-func simulationProgress(p *cli.Program, quiet bool) func(done float64) {
-	began, drawn := time.Now(), time.Now()
-	var mu sync.Mutex
-	shown := false
-	live := !quiet && p.Term(p.Err).TTY
-	return func(done float64) {
-		mu.Lock()
-		defer mu.Unlock()
-		now := time.Now()
-		switch {
-		case !live:
-		case done >= 1 && shown:
-			fmt.Fprint(p.Err, "\r\x1b[K")
-			shown = false
-		case done > 0 && done < 1 && now.Sub(began) > time.Second && now.Sub(drawn) > 200*time.Millisecond:
-			left := time.Duration(float64(now.Sub(began)) * (1 - done) / done)
-			fmt.Fprintf(p.Err, "\r\x1b[K%.0f %% replayed, about %s left", 100*done, console.ElapsedText(left))
-			shown, drawn = true, now
-		}
-	}
+// simulationProgress says how much is done of what began then, and when the end is expected.
+func simulationProgress(began time.Time, done float64) string {
+	left := time.Duration(float64(time.Since(began)) * (1 - done) / max(done, 1e-9))
+	return fmt.Sprintf("%.0f %% replayed, about %s left", 100*done, console.ElapsedText(left))
 }
 
 // writeSimulation writes the files of --csv and --chart.

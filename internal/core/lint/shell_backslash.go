@@ -1,0 +1,36 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/check"
+)
+
+// lookBackslash finds a line that was meant to go on: a backslash with a blank behind it is a blank, and the command
+// ends with the line.
+func lookBackslash(f File) []Finding {
+	var all []Finding
+	for _, s := range f.Steps {
+		if s.Do != Command || !inShell(f, s) || len(s.Words) == 0 {
+			continue
+		}
+		last := s.Words[len(s.Words)-1]
+		if last.Text == "" || strings.TrimSpace(last.Text) != "" || !strings.HasPrefix(last.Raw, `\`) || !meansGPUs(s) {
+			continue
+		}
+		all = append(all, Finding{Finding: check.Finding{Seen: "a blank stands behind the backslash, so the command ends with this line",
+			Why: "the shell takes the next line as another command, which gets neither the variables nor the options of this one",
+			Do:  "remove the blanks behind the backslash"}, At: last.At, Edits: []Edit{{At: last.At, Was: last.Raw, Text: `\`}}})
+	}
+	return all
+}
+
+// meansGPUs reports whether a command has to do with GPUs.
+func meansGPUs(s Step) bool {
+	if slices.ContainsFunc(s.With, func(w Step) bool { return isGPUVariable(w.Name) }) || started(s).usesGPUs() {
+		return true
+	}
+	_, contained := asContainer(s)
+	return contained
+}
