@@ -25,8 +25,8 @@ type attempt struct {
 	settled bool
 }
 
-// fix mends every file that has something to mend, and writes those files.
-func (o Options) fix(ctx context.Context, read []reading) {
+// fix mends the files, and writes those that have changed. Some of read may be nil.
+func (o Options) fix(ctx context.Context, read []*reading) {
 	for _, a := range o.improve(ctx, read) {
 		a.read.tried = ctx.Err() == nil
 		a.write(ctx)
@@ -35,9 +35,9 @@ func (o Options) fix(ctx context.Context, read []reading) {
 
 // improve finds the new texts. One counts only when the same reader reads it, finds the mended findings gone and no
 // finding that was not there before.
-func (o Options) improve(ctx context.Context, read []reading) (all []*attempt) {
-	for i := range read {
-		if one := &read[i]; one.skipped == "" && !one.unread && one.mendable() {
+func (o Options) improve(ctx context.Context, read []*reading) (all []*attempt) {
+	for _, one := range read {
+		if one != nil && one.skipped == "" && !one.unread && one.mendable() {
 			all = append(all, &attempt{read: one, before: *one})
 		}
 	}

@@ -83,12 +83,21 @@ func Run(ctx context.Context, o Options) (Report, error) {
 // lookAt reads the files of a batch, mends what is to be mended, and reports what they hold. Nothing of their text is
 // kept but the lines of the findings.
 func (o Options) lookAt(ctx context.Context, batch []source, r *Report) {
-	read := o.parse(ctx, batch)
-	if o.Fix {
-		o.fix(ctx, read)
+	parts := make([]Report, len(batch))
+	mendable := make([]*reading, len(batch))
+	o.parseEach(ctx, batch, func(i int, one reading) {
+		parts[i].add(&one)
+		if o.Fix && slices.ContainsFunc(parts[i].Findings, func(m Mistake) bool { return m.Fixable }) {
+			mendable[i] = &one
+		}
+	})
+	o.fix(ctx, mendable)
+	for i, one := range mendable {
+		if one != nil {
+			parts[i] = Report{}
+			parts[i].add(one)
+		}
 	}
-	parts := make([]Report, len(read))
-	eachOf(read, func(i int) { parts[i].add(&read[i]) })
 	for _, p := range parts {
 		r.Files += p.Files
 		r.Silenced += p.Silenced

@@ -205,12 +205,12 @@ func testPlaces(t *testing.T, all []example) {
 // testMend: what a rule offers to mend is mended by it, the new text is read without new findings, and mending once
 // more changes nothing. Files without findings are left alone.
 func testMend(t *testing.T, all []example) {
-	o := Options{Env: visible.Env(os.Environ())}
-	read := make([]reading, len(all))
+	o := Options{Env: visible.Env(os.Environ()), Preview: true}
+	read := make([]*reading, len(all))
 	at := map[*reading]example{}
 	for i, e := range all {
-		read[i] = e.read
-		at[&read[i]] = e
+		read[i] = &e.read
+		at[read[i]] = e
 	}
 	mended := 0
 	for _, a := range o.improve(t.Context(), read) {

@@ -61,6 +61,14 @@ func readers() map[lint.Kind]reader {
 // parse reads all sources, in their order.
 func (o Options) parse(ctx context.Context, sources []source) []reading {
 	read := make([]reading, len(sources))
+	o.parseEach(ctx, sources, func(i int, one reading) { read[i] = one })
+	return read
+}
+
+// parseEach reads all sources and hands each on as soon as it is read, on all processors: the steps of a file take many
+// times what its text takes.
+func (o Options) parseEach(ctx context.Context, sources []source, handOn func(i int, one reading)) {
+	read := make([]reading, len(sources))
 	known := readers()
 	var pythons []*reading
 	for i, s := range sources {
@@ -69,21 +77,31 @@ func (o Options) parse(ctx context.Context, sources []source) []reading {
 			pythons = append(pythons, &read[i])
 		}
 	}
+	finish := func(i int) {
+		one := read[i]
+		read[i] = reading{}
+		if one.skipped == "" && !one.unread {
+			one.file = expand(one.file)
+			one.file.UndoPath, one.file.Undo = one.undo.undoFor(one.path)
+		}
+		handOn(i, one)
+	}
+	isPython := func(i int) bool { return known[sources[i].kind] == nil }
+
 	var python sync.WaitGroup // a process of its own, which takes longest
 	python.Go(func() { o.readPython(ctx, pythons) })
 	eachOf(read, func(i int) {
-		if by := known[read[i].kind]; by != nil {
-			read[i].by(by)
+		if !isPython(i) {
+			read[i].by(known[sources[i].kind])
+			finish(i)
 		}
 	})
 	python.Wait()
 	eachOf(read, func(i int) {
-		if read[i].skipped == "" && !read[i].unread {
-			read[i].file = expand(read[i].file)
-			read[i].file.UndoPath, read[i].file.Undo = read[i].undo.undoFor(read[i].path)
+		if isPython(i) {
+			finish(i)
 		}
 	})
-	return read
 }
 
 // eachOf calls f with the number of each reading, on all processors.
