@@ -12,7 +12,7 @@ NVIDIA   ?= 470 525 535 545 550 555 570 580 595
 
 export CGO_ENABLED ?= 0
 
-.PHONY: all build pages test race lint vet fuzz bench shape docs check steady soak gpu-check check-kubernetes release compose nvidia amd clean
+.PHONY: all build pages test race lint vet fuzz bench lint-corpus shape docs check steady soak gpu-check check-kubernetes release compose nvidia amd clean
 
 all: build test
 
@@ -59,6 +59,9 @@ ifdef BEFORE
 else
 	$(GO) test ./bench -run '^$$' -bench . -benchtime 1x -count 1
 endif
+
+lint-corpus: build ## gpuard lint over unpacked repositories in DIR: findings by code, speed, and what changed since the last run
+	@$(GO) run ./test/lintcorpus bin/gpuard "$(DIR)" .cache/lint-corpus.json
 
 shape: ## sizes, uses between files, shared structs, names and words
 	@$(GO) run ./test/shape $(BEFORE)
