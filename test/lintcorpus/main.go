@@ -6,6 +6,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -94,7 +95,7 @@ func lint(gpuard, folder, name string) (outcome, error) {
 	began := time.Now()
 	answer, err := cmd.Output()
 	var failed *exec.ExitError
-	if err != nil && (!isExit(err, &failed) || failed.ExitCode() > 2) {
+	if err != nil && (!errors.As(err, &failed) || failed.ExitCode() > 2) {
 		return outcome{}, fmt.Errorf("cannot lint %s: %w", name, err)
 	}
 	one := outcome{took: time.Since(began), peakKiB: cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss}
@@ -114,20 +115,14 @@ func lint(gpuard, folder, name string) (outcome, error) {
 	return one, nil
 }
 
-func isExit(err error, failed **exec.ExitError) bool {
-	exit, ok := err.(*exec.ExitError)
-	*failed = exit
-	return ok
-}
-
 func row(out io.Writer, name string, one outcome) {
-	errors := 0
+	wrong := 0
 	for _, f := range one.findings {
 		if f.Severity == "error" {
-			errors++
+			wrong++
 		}
 	}
-	fmt.Fprintf(out, "%-44s %7d %8d %8d %7d %7.1f %6d\n", name, one.files, one.skipped+one.problems, len(one.findings), errors, one.took.Seconds(), one.peakKiB>>10)
+	fmt.Fprintf(out, "%-44s %7d %8d %8d %7d %7.1f %6d\n", name, one.files, one.skipped+one.problems, len(one.findings), wrong, one.took.Seconds(), one.peakKiB>>10)
 }
 
 // byCode counts the findings of each code, and the repositories that have them.
