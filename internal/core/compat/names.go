@@ -27,6 +27,7 @@ type Name struct {
 	Name    string
 	Kind    Kind
 	Warns   bool   // it may do harm; otherwise it is only information
+	Either  bool   // today's version reads both names, and versions that are in use this one only
 	Instead string // the name to write; "" when the variable should be left out
 	Since   string // "NCCL 2.17"; "" unknown
 	What    string // what it does or why it changed: one clause
@@ -111,11 +112,11 @@ func names() []Name {
 
 func readName(line string) (Name, bool) {
 	c := strings.Split(line, "\t")
-	if strings.HasPrefix(line, "#") || len(c) != 7 || !slices.Contains([]Kind{Old, Gone, Debug, mask}, Kind(c[1])) || c[2] != "info" && c[2] != "warning" {
+	if strings.HasPrefix(line, "#") || len(c) != 7 || !slices.Contains([]Kind{Old, Gone, Debug, mask}, Kind(c[1])) || !slices.Contains([]string{"info", "warning", "either"}, c[2]) {
 		return Name{}, false
 	}
 	known := func(s string) string { return strings.TrimPrefix(s, "-") }
-	return Name{Name: c[0], Kind: Kind(c[1]), Warns: c[2] == "warning", Instead: known(c[3]), Since: known(c[4]), values: c[5], What: c[6]}, true
+	return Name{Name: c[0], Kind: Kind(c[1]), Warns: c[2] == "warning", Either: c[2] == "either", Instead: known(c[3]), Since: known(c[4]), values: c[5], What: c[6]}, true
 }
 
 // counts reports whether the name matters with this value.

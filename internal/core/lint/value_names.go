@@ -37,7 +37,7 @@ func lookOldName(file File) (all []Finding) {
 			return
 		}
 		old, is := compat.Deprecated(s.Name, s.Value.Text)
-		if !is || old.Instead != "" && has[old.Instead] {
+		if !is || old.Either || old.Instead != "" && has[old.Instead] {
 			return
 		}
 		seen, do := s.Name+" is an old name", "leave it out"
