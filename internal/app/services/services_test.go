@@ -193,7 +193,7 @@ func TestKeeperAndCommandKilled(t *testing.T) {
 	tr.kill(before.Main.PID)
 	tr.await("it is started again", func() bool {
 		r := tr.row("web")
-		return r.State == service.Running && r.Main.PID != before.Main.PID && r.Main.PID > 0
+		return r.State == service.Running && r.Main.PID != before.Main.PID && r.Main.PID > 0 && len(tr.lines("began")) > 1
 	})
 	tr.down(false)
 	if began := tr.lines("began"); len(began) != 2 {
