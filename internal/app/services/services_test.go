@@ -55,7 +55,7 @@ func TestUp(t *testing.T) {
 	if err := tr.folder().Restart(t.Context(), []string{"db"}); err != nil {
 		t.Error(err)
 	}
-	tr.await("it began for the third time", func() bool { return len(tr.lines("began")) == 3 })
+	tr.awaitBegan(3)
 	tr.down(false)
 }
 
@@ -116,6 +116,7 @@ func TestKeeperKilled(t *testing.T) {
 		r := tr.row("web")
 		return r.Kept && r.State == service.Running && r.Keeper != before.Keeper
 	})
+	tr.awaitBegan(1)
 	if now := tr.row("web"); now.Main != before.Main || len(tr.lines("began")) != 1 {
 		t.Errorf("%+v, before %+v; began %q", now.Main, before.Main, tr.lines("began"))
 	}
@@ -124,6 +125,7 @@ func TestKeeperKilled(t *testing.T) {
 		r := tr.row("web")
 		return r.State == service.Running && r.Main.PID != before.Main.PID && r.Restarts == 1
 	})
+	tr.awaitBegan(2)
 	tr.down(false)
 	if began := tr.lines("began"); len(began) != 2 {
 		t.Errorf("began %q", began)
@@ -193,8 +195,9 @@ func TestKeeperAndCommandKilled(t *testing.T) {
 	tr.kill(before.Main.PID)
 	tr.await("it is started again", func() bool {
 		r := tr.row("web")
-		return r.State == service.Running && r.Main.PID != before.Main.PID && r.Main.PID > 0 && len(tr.lines("began")) > 1
+		return r.State == service.Running && r.Main.PID != before.Main.PID && r.Main.PID > 0
 	})
+	tr.awaitBegan(2)
 	tr.down(false)
 	if began := tr.lines("began"); len(began) != 2 {
 		t.Errorf("began %q", began)
@@ -220,6 +223,7 @@ func TestSupervisorKilled(t *testing.T) {
 	if now := tr.row("one"); now.Main != one.Main || tr.row("two").Main != two.Main {
 		t.Errorf("%+v, before %+v", now, one)
 	}
+	tr.awaitBegan(2)
 	tr.down(false)
 	if began := tr.lines("began"); len(began) != 2 {
 		t.Errorf("began %q", began)

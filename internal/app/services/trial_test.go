@@ -181,6 +181,12 @@ func (tr *trial) awaitState(name string, state service.State) Row {
 	return r
 }
 
+// awaitBegan waits until the commands have written their first lines, n in all: a command is running before that.
+func (tr *trial) awaitBegan(n int) {
+	tr.t.Helper()
+	tr.await(fmt.Sprintf("%d commands have begun", n), func() bool { return len(tr.lines("began")) >= n })
+}
+
 // lines are those of a file of the trial; none if it is not there.
 func (tr *trial) lines(name string) []string {
 	text, _ := os.ReadFile(filepath.Join(tr.dir, name))
