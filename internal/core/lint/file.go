@@ -51,6 +51,8 @@ const (
 	Command  Deed = "command"  // starts a program: Words
 	Define   Deed = "define"   // a function begins: Name; its body has Step.In = Name
 	Script   Deed = "script"   // text for a shell: Value, which app reads as a shell script in its place, with Indent
+	Text     Deed = "text"     // a text for a shell that is made to be written or handed on: With is what it sets
+	Version  Deed = "version"  // looks which version of a library there is, or whether it has a name: Name is the module
 	Setting  Deed = "setting"  // a key of a configuration file: Name is its path ("services.web.deploy.resources.reservations.devices")
 )
 
@@ -64,6 +66,7 @@ type Step struct {
 	Words []Word // Command, the program first
 	With  []Step // Command: the variables that this program alone gets, as Set steps
 
+	Type     string // Set of Python: the type of a value that is certainly no text: "int", "list", "None"; "" otherwise
 	In       string // the function, service, stage, job or section it belongs to; "" at the top
 	How      string // the spelling: "os.environ[]", "os.putenv", "export", "assignment", "prefix", "ENV", "environment", "Environment="
 	Exported bool   // Set of a shell variable: children get it

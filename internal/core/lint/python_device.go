@@ -15,8 +15,11 @@ func lookOverride(f File) (all []Finding) {
 	if name := path.Base(f.Path); strings.HasPrefix(name, "test_") || strings.HasSuffix(name, "_test.py") || name == "conftest.py" {
 		return nil
 	}
-	for _, s := range f.Steps {
-		if s.Do == Override && (s.Name == "torch.cuda.is_available" || s.Name == "torch.cuda.device_count") {
+	for i, s := range f.Steps {
+		if s.Do != Override || otherAccelerator().MatchString(s.Value.Raw) || isPutBack(f.Steps[i:], s.Name) {
+			continue
+		}
+		if s.Name == "torch.cuda.is_available" || s.Name == "torch.cuda.device_count" {
 			all = append(all, Finding{Finding: check.Finding{Seen: s.Name + " is given another value",
 				Why: "code that does not call it still uses the GPU",
 				Do:  "hide the devices instead: CUDA_VISIBLE_DEVICES=-1 before the program starts, or gpuard run --cpu"}, At: s.At})
@@ -24,6 +27,19 @@ func lookOverride(f File) (all []Finding) {
 	}
 	return all
 }
+
+// otherAccelerator is a function for the devices of another vendor, which takes the place of the one of CUDA so that a
+// program for CUDA runs there.
+var otherAccelerator = pattern(`(^|[^a-z])(xpu|npu|mps|mlu|musa|hpu|gcu|sdaa)`)
+
+// isPutBack reports whether one of the steps gives the name back what it was before.
+func isPutBack(steps []Step, name string) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool {
+		return s.Do == Override && s.Name == name && keptOriginal().MatchString(s.Value.Raw)
+	})
+}
+
+var keptOriginal = pattern(`(?i)^[\w.]*(orig|old|saved|real|before|backup|prev)\w*$`)
 
 func lookSetDeviceCPU(f File) (all []Finding) {
 	for _, s := range f.Steps {
@@ -42,7 +58,7 @@ func lookIndexInPython(f File) (all []Finding) {
 	for _, w := range flows(f) {
 		for i, m := range w.moments {
 			for _, c := range m.choices() {
-				if m.Name == ".to" && !torch && number(c.value.Raw) >= 0 {
+				if m.Name == ".to" && !torch && !strings.Contains(c.value.Raw, "cuda") {
 					continue // other libraries have such a method too
 				}
 				if i < w.from || c.index < 0 || seen[c.value.At] || m.counted() {

@@ -174,6 +174,8 @@ func frozen(variable string) (by, what string) {
 		return "driver", "which devices there are"
 	case "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_ALLOCATOR":
 		return "JAX", "how memory is taken"
+	case "JAX_PLATFORMS", "JAX_PLATFORM_NAME":
+		return "import jax", "which devices it uses"
 	case "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR":
 		return "TensorFlow", "how memory is taken"
 	}

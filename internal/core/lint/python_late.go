@@ -21,7 +21,13 @@ type late struct {
 	severity    check.Severity
 }
 
-// lates finds the assignments that come after a start of the driver, or after the import of PyTorch alone.
+// rank orders severities: what is worse is higher.
+func rank(s check.Severity) int {
+	return slices.Index([]check.Severity{check.Info, check.Warning, check.Error}, s)
+}
+
+// lates finds the assignments that come after a start of the driver, or after the import of PyTorch alone. That import
+// is worth knowing; it is a warning where something after it may have started the driver.
 func lates(f File) []late {
 	worst := map[Place]late{}
 	var order []Place
@@ -33,17 +39,21 @@ func lates(f File) []late {
 			nvml = nvml || m.Do == Import && (library(m.Name) == "lightning" || library(m.Name) == "pytorch_lightning") || m.Do == Set && m.Name == "PYTORCH_NVML_BASED_CUDA_CHECK" && m.Value.Text == "1"
 			switch {
 			case m.Do == Import && library(m.Name) == "torch":
-				before = append(before, late{before: m, library: "PyTorch", severity: check.Warning})
+				before = append(before, late{before: m, library: "PyTorch", severity: check.Info})
+			case m.Do == Import && (library(m.Name) == "jax" || library(m.Name) == "flax"):
+				before = append(before, late{before: m, library: "import jax", severity: check.Error})
 			case m.starts(torch, nvml) != "":
 				before = append(before, late{before: m, library: m.starts(torch, nvml), severity: check.Error})
+			case torch && m.mayStart():
+				before = append(before, late{before: m, library: "PyTorch", severity: check.Warning})
 			case i >= w.from && m.Shell == 0 && (m.Do == Set || m.Do == Unset):
 				found, ok := m.late(before)
-				if !ok || m.givesBack(w.moments[:i], found) || forChild(w.moments, i) {
+				if !ok || found.library == "import jax" && f.configuresJAX() || m.givesBack(w.moments[:i], found) || forChild(w.moments, i) {
 					continue
 				}
 				if known, again := worst[m.At]; !again {
 					order = append(order, m.At)
-				} else if known.severity == check.Error {
+				} else if rank(known.severity) >= rank(found.severity) {
 					continue
 				}
 				worst[m.At] = found
@@ -67,7 +77,7 @@ func (m moment) late(before []late) (late, bool) {
 	by, _ := frozen(m.Name)
 	var found late
 	for _, b := range before {
-		if by == "" || !b.before.reaches(m) || by != "driver" && (b.library != by) {
+		if by == "" || !b.before.reaches(m) || b.library != by && (by != "driver" || b.library == "import jax") {
 			continue
 		}
 		if by != "driver" && (b.severity != check.Error || b.before.lists()) {
@@ -76,7 +86,10 @@ func (m moment) late(before []late) (late, bool) {
 		if b.severity == check.Error && !b.before.surely(m) {
 			b.severity = check.Warning
 		}
-		if found.library == "" || found.severity == check.Warning && (b.severity == check.Error || b.before.Do != Import && found.before.Do == Import) {
+		if by == "import jax" {
+			b.severity = check.Warning // a module that is imported here and not seen may have imported it before
+		}
+		if found.library == "" || rank(b.severity) > rank(found.severity) {
 			found = b
 		}
 	}
@@ -98,6 +111,32 @@ func forChild(moments []moment, i int) bool {
 	return slices.ContainsFunc(moments[i+1:], func(m moment) bool { return m.startsChild() && moments[i].reaches(m) })
 }
 
+// configuresJAX reports whether the file tells JAX its devices, so that the variable need not.
+func (f File) configuresJAX() bool {
+	return slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Name == "jax.config.update" && s.mentions("jax_platform") })
+}
+
+// mayStart reports whether a call of a library may start the driver, by what it is given or what is installed.
+func (s Step) mayStart() bool {
+	if s.Do != Call {
+		return false
+	}
+	root, rest, _ := strings.Cut(s.Name, ".")
+	_, mapped := s.arg(1, "map_location")
+	switch root {
+	case "":
+		to, _ := s.arg(0, "device")
+		return rest == "to" && !to.Value.Known || rest == "from_pretrained" && s.mentions("device")
+	case "torch":
+		return rest == "load" && !mapped || rest == "hub.load" || rest == "distributed.init_process_group" || strings.HasPrefix(rest, "cuda.") && !among("device_count manual_seed manual_seed_all empty_cache is_initialized memory_allocated amp.GradScaler amp.autocast", strings.TrimPrefix(rest, "cuda."))
+	case "transformers", "diffusers":
+		return rest == "pipeline" || strings.HasSuffix(rest, "from_pretrained") && s.mentions("device", "auto")
+	case "vllm", "sglang", "sentence_transformers", "deepspeed":
+		return true
+	}
+	return false
+}
+
 func lookLate(f File) []Finding { return lateFindings(f, codeLate) }
 
 func lookLateCell(f File) []Finding { return lateFindings(f, codeCell) }
@@ -117,7 +156,11 @@ func lateFindings(f File, code string) (all []Finding) {
 		}
 		var seen, why string
 		switch {
-		case l.before.Do == Import && l.severity == check.Warning:
+		case l.library == "import jax":
+			seen = fmt.Sprintf("%s is set after %s %s", l.set.Name, l.before.called(), where)
+			why = "JAX reads it while it is imported, and not again"
+			do = "set it before the import, or write: jax.config.update(\"" + strings.ToLower(l.set.Name) + "\", " + l.set.Value.Raw + ")"
+		case l.before.Do == Import && l.severity == check.Info:
 			seen = fmt.Sprintf("%s is set after the import of %s %s", l.set.Name, l.library, where)
 			why = "the import alone does not start the driver, but the first thing that does makes this assignment useless"
 		case l.severity == check.Warning:

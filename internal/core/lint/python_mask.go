@@ -83,12 +83,12 @@ func (s Step) choice(position int, a Arg) (int, bool) {
 	case (s.Name == "jax.devices" || s.Name == "jax.local_devices") && a.Name == "[]":
 	case takes && (position == 0 && a.Name == "" || named || position == 1 && strings.HasSuffix(s.Name, "fraction")):
 	case s.Name == "torch.device" && position == 0 && !v.Known && v.From != "" && strings.Contains(v.Raw, "cuda"):
-	case named && number(v.Raw) >= 0 && (library(s.Name) == "transformers" || library(s.Name) == "torch"):
+	case named && v.Known && number(v.Text) >= 0 && (library(s.Name) == "transformers" || library(s.Name) == "torch"):
 	default:
 		return 0, false
 	}
 	if v.Known {
-		return number(v.Raw), number(v.Raw) >= 0
+		return number(v.Text), number(v.Text) >= 0
 	}
 	return -1, v.From != ""
 }

@@ -36,10 +36,10 @@ func lookTensorFlowOld(f File) []Finding {
 	i := slices.IndexFunc(f.Steps, func(s Step) bool {
 		return s.Do == Call && s.Shell == 0 && among("tensorflow.Session tensorflow.ConfigProto tensorflow.GPUOptions tensorflow.InteractiveSession", s.Name)
 	})
-	whole := slices.ContainsFunc(f.Steps, func(s Step) bool { // a program for TensorFlow 1
-		return among("tensorflow.placeholder tensorflow.global_variables_initializer tensorflow.get_variable tensorflow.app.run", s.Name)
+	whole := slices.ContainsFunc(f.Steps, func(s Step) bool { // a program for TensorFlow 1, or for both
+		return s.Do == Version && library(s.Name) == "tensorflow" || strings.HasPrefix(s.Name, "tensorflow.compat.") || among("tensorflow.placeholder tensorflow.global_variables_initializer tensorflow.get_variable tensorflow.app.run keras.backend.set_session tensorflow.keras.backend.set_session", s.Name)
 	})
-	if i < 0 || whole {
+	if i < 0 || whole || strings.Contains(f.Steps[i].Branch, "t") {
 		return nil
 	}
 	name := strings.TrimPrefix(f.Steps[i].Name, "tensorflow.")

@@ -6,22 +6,34 @@ import (
 	"gpuard/internal/core/check"
 )
 
-var notText = pattern(`^(-?[0-9]+(\s*,\s*[0-9]+)*|[\[(][-0-9,\s]*[\])]|None|True|False)$`)
+var literalNumbers = pattern(`^[\[(]?\s*-?[0-9]+(\s*,\s*[0-9]+)*\s*,?\s*[\])]?$`)
 
 func lookEnvironText(f File) []Finding {
 	var all []Finding
-	for _, s := range f.Steps {
-		python := strings.HasPrefix(s.How, "os.environ") || s.How == "os.putenv"
-		if s.Do != Set || s.Shell != 0 || !python || !forGPUs(s.Name) || !notText().MatchString(s.Value.Raw) {
-			continue
+	eachNamed(f, func(s Step) {
+		if s.Type == "" || s.Shell != 0 || !forGPUs(s.Name) {
+			return
 		}
-		finding := Finding{Finding: check.Finding{Seen: s.Name + " is set to " + s.Value.Raw + ", which is no text",
-			Why: "the program ends here with a TypeError: str expected", Do: "remove it with os.environ.pop(\"" + s.Name + "\", None), or set a text"}, At: s.Value.At}
-		if list := strings.Join(strings.FieldsFunc(s.Value.Raw, func(r rune) bool { return strings.ContainsRune(" ,[]()", r) }), ","); number(strings.TrimPrefix(list, "-")) >= 0 || strings.Contains(list, ",") {
+		what := s.Value.Raw + ", which is no text"
+		if s.Type != "None" && !s.Value.Known {
+			what = s.Value.Raw + ", which is of the type " + s.Type + " and no text"
+		}
+		finding := Finding{Finding: check.Finding{Seen: s.Name + " is set to " + what,
+			Why: "the program ends here with a TypeError: str expected", Do: "write: str(" + s.Value.Raw + ")"}, At: s.Value.At}
+		switch {
+		case literalNumbers().MatchString(s.Value.Raw):
+			list := strings.Join(strings.FieldsFunc(s.Value.Raw, func(r rune) bool { return strings.ContainsRune(" ,[]()", r) }), ",")
 			finding.Do = `write: "` + list + `"`
 			finding.Edits = []Edit{{At: s.Value.At, Text: `"` + list + `"`}}
+		case s.Type == "None":
+			finding.Do = `remove it with os.environ.pop("` + s.Name + `", None), or set a text`
+		case s.Type == "list" || s.Type == "tuple" || s.Type == "range":
+			finding.Do = `write: ",".join(map(str, ` + s.Value.Raw + "))"
+		}
+		if !s.Value.Known && !strings.HasPrefix(s.Value.Raw, "[") && !strings.HasPrefix(s.Value.Raw, "(") {
+			finding.Severity = check.Warning
 		}
 		all = append(all, finding)
-	}
+	})
 	return all
 }

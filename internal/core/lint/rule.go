@@ -52,6 +52,7 @@ func valueRules() []Rule {
 		{Code: "jax-fraction", Look: lookFraction},
 		{Code: "jax-preallocate", Look: lookPreallocate},
 		{Code: "jax-allocator", Look: lookAllocator},
+		{Code: "tensorflow-growth", Look: lookGrowth},
 		{Code: "device-order-word", Look: lookOrder},
 		{Code: "selector-invalid", Look: lookSelector},
 		{Code: "mask-rocr-and-hip", Look: lookSameList},
@@ -67,6 +68,9 @@ func programRules() []Rule {
 		{Code: "is-available-override", Look: lookOverride},
 		{Code: "set-device-cpu", Look: lookSetDeviceCPU},
 		{Code: "environ-not-text", Look: lookEnvironText},
+		{Code: "environment-replaced", Look: lookEnvironmentAlone},
+		{Code: "mask-in-ray-task", Look: lookRayMask},
+		{Code: "export-lost-with-step", Look: lookExportLostInPython},
 		{Code: "tensorflow-started", Look: lookTensorFlowLate},
 		{Code: "tensorflow-1-name", Look: lookTensorFlowOld},
 

@@ -89,7 +89,7 @@ func (a around) constant(i int, v Value) Value {
 		return v
 	}
 	text := strings.NewReplacer("${"+v.From+"}", s.Value.Text, "$"+v.From, s.Value.Text).Replace(strings.Trim(v.Text, `"`))
-	if strings.ContainsAny(text, "$`'\\") {
+	if text == v.Text || strings.ContainsAny(text, "$`'\\") {
 		return v
 	}
 	v.Text, v.Known = text, true

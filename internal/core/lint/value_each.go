@@ -10,7 +10,7 @@ import (
 // eachSet calls f with every value that is written for a variable: of the environment, and of one command alone.
 func eachSet(file File, f func(s Step)) {
 	eachNamed(file, func(s Step) {
-		if s.Value.Known && !keepsDollar(file.Kind, s) { // variable-not-expanded says that one
+		if s.Value.Known && s.Type == "" && !keepsDollar(file.Kind, s) { // variable-not-expanded and environ-not-text say those
 			f(s)
 		}
 	})

@@ -25,8 +25,47 @@ func maskRule(code, why string) Rule {
 				all = append(all, maskFinding(s, f, shows, why))
 			}
 		})
+		eachNamed(file, func(s Step) {
+			if m, known := listNamed(s.Name); known && !s.Value.Known && s.Type == "" && m.openFault(s.Value.Text) == code {
+				all = append(all, openFinding(s, code, why))
+			}
+		})
 		return all
 	}}
+}
+
+// openFault is the code of what is wrong with a value of which a part is computed, where the rest tells: Python writes {}
+// for that part, and a shell $N.
+func (m list) openFault(value string) string {
+	value = strings.Trim(value, `"`)
+	switch {
+	case m.name != container && openRange().MatchString(value):
+		return codeRange
+	case openWord().MatchString(value), openList().MatchString(value):
+		return codeNoDevice
+	}
+	return ""
+}
+
+var (
+	openRange = pattern(`^([0-9]{1,3},)*[0-9]{1,3}\s*-\s*(\{\}|\$(\{?\w+\}?|\(\(.*\)\)))$`)
+	openWord  = pattern(`^(cuda|gpu|GPU|hip|xpu|npu|device|cuda:|gpu:|GPU:|hip:|xpu:|npu:|device:)(\{\}|\$\{?\w+\}?)$`)
+	openList  = pattern(`^\[\{\}(, ?\{\})*\]$`)
+)
+
+func openFinding(s Step, code, why string) Finding {
+	do := "write the number alone"
+	switch {
+	case code == codeRange:
+		do = "write the numbers with commas between them"
+		if s.How != "export" && s.How != "prefix" && s.How != "assignment" {
+			do += `: ",".join(map(str, range(n)))`
+		}
+	case strings.HasPrefix(strings.Trim(s.Value.Text, `"`), "["):
+		do = `write: ",".join(map(str, the list))`
+	}
+	shown := strings.ReplaceAll(strings.Trim(s.Value.Text, `"`), "{}", "…")
+	return valued(s, s.Name+" is given the form "+quote(shown), why, do, "")
 }
 
 func maskFinding(s Step, f fault, shows, why string) Finding {

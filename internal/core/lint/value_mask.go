@@ -106,6 +106,9 @@ func (m list) firstFault(value string) (fault, bool) {
 	if bare := strings.NewReplacer(`"`, "", "'", "").Replace(value); bare != value {
 		return fault{code: codeQuotes, better: bare, hides: bare == ""}, true
 	}
+	if inner := strings.Trim(value, "[]()"); len(value) == len(inner)+2 && plainNumber(strings.NewReplacer(",", "", " ", "").Replace(inner)) {
+		return fault{code: codeNoDevice, better: strings.ReplaceAll(inner, " ", "")}, true
+	}
 	tokens := strings.Split(value, ",")
 	if len(tokens) > 1 && strings.TrimSpace(tokens[len(tokens)-1]) == "" {
 		tokens = tokens[:len(tokens)-1] // a comma at the end does no harm

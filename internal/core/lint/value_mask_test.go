@@ -33,7 +33,7 @@ func TestFault(t *testing.T) {
 		{"CUDA_VISIBLE_DEVICES", "@GPU@", "", ""},
 		{"CUDA_VISIBLE_DEVICES", "__GPU__", "", ""},
 		{"CUDA_VISIBLE_DEVICES", "{0..3}", codeNoDevice, ""},
-		{"CUDA_VISIBLE_DEVICES", "[0,1]", codeNoDevice, ""},
+		{"CUDA_VISIBLE_DEVICES", "[0,1]", codeNoDevice, "0,1"},
 		{"CUDA_VISIBLE_DEVICES", "0-3", codeRange, "0,1,2,3"},
 		{"CUDA_VISIBLE_DEVICES", "0-1,4-5", codeRange, "0,1,4,5"},
 		{"CUDA_VISIBLE_DEVICES", "0 - 3", codeRange, "0,1,2,3"},

@@ -71,7 +71,7 @@ class Bindings(object):
         """What a name stands for after it is given this value."""
         text = self.text(node)
         if text is not None:
-            return Known(text)
+            return Known(text, self.kind(node))
         dotted = self.dotted(node) if isinstance(node, (ast.Name, ast.Attribute, ast.Call)) else None
         if dotted and dotted[0] != "." and (dotted in ENVIRON or dotted in self.classes or isinstance(node, ast.Call) or dotted.split(".")[0] in LIBRARIES or dotted.startswith(("os.", "subprocess."))):
             return Alias(dotted)
@@ -83,8 +83,9 @@ class Bindings(object):
         some = self.choices(node)
         if some:
             return Choice(some)
-        origin = self.origin(node)
-        return Computed(origin) if origin else UNKNOWN
+        origin, kind = self.origin(node), self.kind(node)
+        shape = self.shape(node) if node.__class__.__name__ in ("JoinedStr", "BinOp", "Call") and "VISIBLE_DEVICES" in self.hints else "{}"
+        return Computed(origin, kind, shape) if origin or kind or shape.strip("{}") else UNKNOWN
 
     def mapping(self, node):
         """The pairs of a dict that is written down, on top of the process's own environment or of nothing."""
@@ -92,29 +93,33 @@ class Bindings(object):
             if self.dotted(node) in ENVIRON:
                 return Mapping([])
             known = self.scope.find(self.path(node))
-            return Mapping(list(known.pairs)) if isinstance(known, Mapping) else None
+            return Mapping(list(known.pairs), known.alone) if isinstance(known, Mapping) else None
         if isinstance(node, ast.Attribute):
             return Mapping([]) if self.dotted(node) in ENVIRON else None
         if isinstance(node, ast.Dict):
-            pairs = []
+            pairs, alone = [], True
             for k, v in zip(node.keys, node.values):
-                if k is None:
-                    inner = self.mapping(v)
-                    pairs += inner.pairs if inner else []
-                elif self.text(k) is not None:
+                inner = self.mapping(v) if k is None else None
+                if inner is not None:
+                    pairs += inner.pairs
+                    alone = alone and inner.alone
+                elif k is not None and self.text(k) is not None:
                     pairs.append((self.text(k), v))
-            return Mapping(pairs)
+                else:
+                    alone = False
+            return Mapping(pairs, alone)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
             left, right = self.mapping(node.left), self.mapping(node.right)
-            return Mapping(left.pairs + right.pairs) if left and right else left or right
+            return Mapping(left.pairs + right.pairs, left.alone and right.alone) if left and right else Mapping((left or right).pairs) if left or right else None
         if isinstance(node, ast.Call):
             name = self.dotted(node.func)
             if name in ("os.environ.copy", "os.environ.items"):
                 return Mapping([])
             if name in ("dict", "copy.copy", "copy.deepcopy"):
-                start = self.mapping(node.args[0]) if node.args else Mapping([])
-                pairs = start.pairs if start else []
-                return Mapping(pairs + [(k.arg, k.value) for k in node.keywords if k.arg])
+                start = self.mapping(node.args[0]) if node.args else Mapping([], True)
+                start = start or Mapping([])
+                pairs = start.pairs + [(k.arg, k.value) for k in node.keywords if k.arg]
+                return Mapping(pairs, start.alone and len(pairs) == len(start.pairs) + len(node.keywords))
             if isinstance(node.func, ast.Attribute) and node.func.attr in ("copy", "items") and self.path(node.func.value):
                 return self.mapping(node.func.value)
         return None

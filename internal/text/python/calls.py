@@ -18,6 +18,8 @@ class Calls(object):
         if kind is ast.Call:
             return self.call(node)
         if kind is ast.Attribute:
+            if node.attr in VERSIONS:
+                self.versioned(node, node.value)
             return self.expression(node.value)
         if kind is ast.Lambda:
             return self.perhaps([node.body])
@@ -79,6 +81,8 @@ class Calls(object):
                 return
         if name == "setattr":
             return self.setattr(node)
+        if name == "hasattr" and node.args:
+            return self.versioned(node, node.args[0])
         if name in ("__import__", "importlib.import_module") and node.args:
             module = self.text(node.args[0])
             if module and module.split(".")[0] in LIBRARIES:
@@ -100,6 +104,12 @@ class Calls(object):
                 args.append(self.argument("[]", inner))
         self.say("call", node, name, args=args)
 
+    def versioned(self, node, of):
+        """The program looks which version of a library it has."""
+        name = self.dotted(of) or ""
+        if name.split(".")[0] in LIBRARIES:
+            self.say("version", node, name)
+
     def setattr(self, node):
         if len(node.args) == 3 and constant(node.args[1]) is not None:
             base = self.dotted(node.args[0])
@@ -115,9 +125,10 @@ class Calls(object):
             return
         if node.func.attr == "update":
             for a in node.args:
-                more = self.mapping(a)
-                known.pairs = known.pairs + (more.pairs if more else [])
+                more = self.mapping(a) or Mapping([])
+                known.pairs, known.alone = known.pairs + more.pairs, known.alone and more.alone
             known.pairs = known.pairs + [(k.arg, k.value) for k in node.keywords if k.arg]
+            known.alone = known.alone and all(k.arg for k in node.keywords)
         elif node.args and self.text(node.args[0]) is not None:
             key = self.text(node.args[0])
             self.change(node.func.value, key, node.args[1] if node.func.attr == "setdefault" and len(node.args) > 1 else None)

@@ -1,4 +1,4 @@
-class File(Values, Statements, Bindings, Calls, Programs):
+class File(Values, Statements, Bindings, Calls, Programs, Options, Texts):
     def __init__(self):
         self.out = []
         self.scope = Scope()
@@ -16,6 +16,7 @@ class File(Values, Statements, Bindings, Calls, Programs):
         self.hints = set()  # words of this list that the file has: without them nothing need be asked
         self.counters = set()
         self.asking = ()
+        self.options = {}  # the types of a parser's options, by the name of the attribute
 
     def cells(self, texts):
         problems = []
@@ -27,7 +28,11 @@ class File(Values, Statements, Bindings, Calls, Programs):
                 if sys.version_info < (3, 8):
                     self.ends = strings(text)
                 self.branch, self.scope, self.owner, self.owner_here = "", self.module, "", False
+                if "environ" in self.hints and (b"add_argument" in text or b"DEFINE_" in text):
+                    self.read_options(tree)
                 self.block(tree.body)
+                if b"VISIBLE_DEVICES=" in text:
+                    self.read_texts(tree)
             except SyntaxError as why:
                 problems.append({"cell": number, "line": why.lineno or 1, "why": str(why.msg)})
             except (ValueError, RecursionError, MemoryError, OverflowError) as why:
@@ -98,7 +103,7 @@ def strings(text):
     return ends
 
 
-HINTS = ["environ", "getenv"] + sorted(DEVICE_COUNTS)
+HINTS = ["environ", "getenv", "VISIBLE_DEVICES"] + sorted(DEVICE_COUNTS)
 OTHER = set([int, str, type(None), ast.Load, ast.Store, ast.Del, ast.Add, ast.Sub, ast.Mult])
 NAMED = getattr(ast, "NamedExpr", None)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -3,6 +3,7 @@
 # This is the first part of one script; python.go joins the parts.
 import ast
 import json
+import re
 import sys
 
 # Packages whose calls are said; of others only the methods below are.
@@ -18,6 +19,10 @@ ENVIRON = ("os.environ", "os.environb")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 # What tells how many devices there are.
 DEVICE_COUNTS = set("device_count local_device_count getDeviceCount list_physical_devices list_logical_devices get_num_gpus".split())
+# How a program asks which version of a library it has.
+VERSIONS = set("__version__ VERSION __version_info__".split())
+# What the result of a parser of options is called.
+PARSED = set("args arg opt opts options arguments parsed FLAGS flags cli_args cmd_args params".split())
 UNKNOWN = object()
 
 
@@ -77,22 +82,22 @@ class Alias(object):
 
 
 class Known(object):
-    def __init__(self, text):
-        self.text = text
+    def __init__(self, text, kind=""):
+        self.text, self.kind = text, kind
 
 
 class Computed(object):
-    """A value made of one environment variable, or of one other name."""
+    """A value made of one environment variable, or of one other name; shape is its text with {} for what is computed."""
 
-    def __init__(self, origin):
-        self.origin = origin
+    def __init__(self, origin, kind="", shape="{}"):
+        self.origin, self.kind, self.shape = origin, kind, shape
 
 
 class Mapping(object):
-    """A dict: (key, value node) pairs in order."""
+    """A dict: (key, value node) pairs in order. It is alone when nothing else is in it."""
 
-    def __init__(self, pairs):
-        self.pairs = pairs
+    def __init__(self, pairs, alone=False):
+        self.pairs, self.alone = pairs, alone
 
 
 class Items(object):

@@ -82,17 +82,20 @@ class Programs(object):
         if own is not None:
             made = self.mapping(own)
             for key, v in made.pairs if made else []:
-                inner.append({"do": "set", "name": key, "at": self.at(v), "how": "env=", "value": self.value(v)})
-        more = {"with": inner} if inner else {}
-        if own is not None:
-            more["how"] = "env="
+                inner.append({"do": "set", "name": key, "at": self.at(v), "how": "env=", "value": self.shaped(v)})
+            more = {"how": "env= alone" if made and made.alone else "env="}
+        else:
+            more = {}
+        if inner:
+            more["with"] = inner
         if isinstance(what, ast.Name):
             known = self.scope.find(what.id)
             what = known.node if isinstance(known, Words) else what
         if shell and not isinstance(what, list) and self.text(what) is not None:
             self.say("script", node, "", value=self.value(what), **more)
             return
-        self.say("command", node, "", words=self.words(what), **more)
+        words = [self.shaped(what)] if shell and not isinstance(what, (list, ast.List, ast.Tuple)) else self.words(what)
+        self.say("command", node, "", words=words, **more)
 
     def words(self, what):
         if isinstance(what, (ast.List, ast.Tuple)):

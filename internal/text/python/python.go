@@ -27,6 +27,8 @@ var (
 	calls string
 	//go:embed programs.py
 	programs string
+	//go:embed texts.py
+	texts string
 	//go:embed file.py
 	file string
 )
@@ -35,7 +37,7 @@ var (
 // they need each other. It reads a request on standard input and imports, opens and starts nothing of the files it is
 // given.
 func Script() string {
-	return strings.Join([]string{names, values, statements, bindings, calls, programs, file}, "\n\n")
+	return strings.Join([]string{names, values, statements, bindings, calls, programs, texts, file}, "\n\n")
 }
 
 // Source is one file for the interpreter: a script has one cell, with number 0.
@@ -144,5 +146,5 @@ func Interesting(src []byte) bool {
 
 // words are parts of every name that a rule needs.
 func words() []string {
-	return []string{"VISIBLE_DEVICES", "CUDA", "cuda", "NCCL", "XLA_", "MASTER_PORT", "LOCAL_RANK", "AFFINITY_MASK", "TF_FORCE", "TF_GPU", "ROCR", "HIP_", "gpu", "GPU", "_DEVICES", "init_process_group", "vllm"}
+	return []string{"VISIBLE_DEVICES", "CUDA", "cuda", "NCCL", "XLA_", "MASTER_PORT", "LOCAL_RANK", "AFFINITY_MASK", "TF_FORCE", "TF_GPU", "ROCR", "HIP_", "gpu", "GPU", "_DEVICES", "init_process_group", "vllm", "JAX_PLATFORM"}
 }

@@ -32,13 +32,16 @@ type step struct {
 	With   []step    `json:"with"`
 }
 
-// value is an expression. Text is nil where it is computed; Name and Ref are of an argument.
+// value is an expression. Text is nil where it is computed, Shape is its text with {} for what is computed, where that
+// says something; Type is that of a value that is no text; Name and Ref are of an argument.
 type value struct {
-	At   span    `json:"at"`
-	Text *string `json:"text"`
-	From string  `json:"from"`
-	Name string  `json:"name"`
-	Ref  string  `json:"ref"`
+	At    span    `json:"at"`
+	Text  *string `json:"text"`
+	From  string  `json:"from"`
+	Shape string  `json:"shape"`
+	Type  string  `json:"type"`
+	Name  string  `json:"name"`
+	Ref   string  `json:"ref"`
 }
 
 // steps translates the script's answer into steps, and inserts those of a notebook's magic lines between the steps of
@@ -67,7 +70,7 @@ type writer struct{ texts map[int]*text }
 func (w writer) step(s step) lint.Step {
 	out := lint.Step{Do: s.Do, Name: s.Name, At: w.place(s.At), In: s.In, Branch: s.Branch, How: s.How, Maybe: s.Branch != "" && !whole(s.Branch)}
 	if s.Value != nil {
-		out.Value = w.value(*s.Value)
+		out.Value, out.Type = w.value(*s.Value), s.Value.Type
 	}
 	for _, a := range s.Args {
 		out.Args = append(out.Args, lint.Arg{Name: a.Name, Value: w.value(a), Ref: a.Ref})
@@ -89,7 +92,7 @@ func (w writer) value(v value) lint.Value {
 	if t := w.texts[v.At[0]]; t != nil {
 		raw = t.cut(v.At)
 	}
-	out := lint.Value{At: w.place(v.At), Raw: raw, Text: raw, From: v.From}
+	out := lint.Value{At: w.place(v.At), Raw: raw, Text: cmp.Or(v.Shape, raw), From: v.From}
 	if v.Text != nil {
 		out.Text, out.Known = *v.Text, true
 	}

@@ -17,7 +17,7 @@ class Statements(object):
                 how = "os.environ.setdefault"  # the program has looked whether it is there
             step = self.say("set", node, key, how=how)
             if value is not None:
-                step["value"] = self.value(value)
+                step["value"] = self.shaped(value)
 
     def unset(self, node, key, how):
         if key is not None:
@@ -121,6 +121,9 @@ class Statements(object):
         else:
             self.expression(s.iter)
             self.forget(s.target)
+            if isinstance(s.target, ast.Name) and self.kind(s.iter) == "range":
+                known = self.scope.names.get(s.target.id)
+                self.scope.names[s.target.id] = Computed(known.origin if isinstance(known, Computed) else s.target.id, "int")
             if self.pairs(s):
                 return self.block(s.body)
         n = self.number()
@@ -186,9 +189,7 @@ class Statements(object):
         marks = list(self.marks) if self.owner_here else []
         for d in s.decorator_list:
             self.expression(d)
-            name = self.dotted(d.func if isinstance(d, ast.Call) else d)
-            if name:
-                marks.append(name)
+        marks += self.marked(s.decorator_list)
         for d in s.args.defaults + [d for d in s.args.kw_defaults if d is not None]:
             self.expression(d)
         if self.inside and not self.owner_here:
@@ -212,9 +213,14 @@ class Statements(object):
         self.classes[s.name] = set(f.name for f in s.body if isinstance(f, FUNCTIONS))
         before, here, scope, marks = self.owner, self.owner_here, self.scope, self.marks
         self.owner, self.owner_here, self.scope = s.name, True, Scope(self.scope)
-        self.marks = [m for m in [self.dotted(d.func if isinstance(d, ast.Call) else d) for d in s.decorator_list + s.bases] if m]
+        self.marks = self.marked(s.decorator_list + s.bases)
         self.block(s.body)
         self.owner, self.owner_here, self.scope, self.marks = before, here, scope, marks
+
+    def marked(self, nodes):
+        """What stands above a function or class, and what a class is made of, as arguments named @."""
+        named = [(d, self.dotted(d.func if isinstance(d, ast.Call) else d)) for d in nodes]
+        return [{"name": "@", "ref": name, "at": self.at(d)} for d, name in named if name]
 
     def body(self, s, name, owner, scope, marks, place, cell, ends):
         self.out, self.inside, self.owner, self.owner_here = place, name, owner, False
@@ -222,8 +228,9 @@ class Statements(object):
         a = s.args
         params = getattr(a, "posonlyargs", []) + a.args + a.kwonlyargs
         for p in params + [x for x in (a.vararg, a.kwarg) if x is not None]:
-            self.scope.names[p.arg] = UNKNOWN
-        args = [{"name": "@", "ref": m} for m in marks]
+            note = getattr(p, "annotation", None)
+            self.scope.names[p.arg] = Computed(p.arg, "int") if isinstance(note, ast.Name) and note.id == "int" else UNKNOWN
+        args = list(marks)
         args += [{"name": p.arg} for p in params if p.arg not in ("self", "cls")]
         self.say("define", s, name, args=args)["at"] = [cell, s.lineno, s.col_offset, s.lineno, s.col_offset]
         self.block(s.body)
@@ -265,6 +272,8 @@ class Statements(object):
             if isinstance(known, Mapping) and isinstance(s.op, ast.BitOr):
                 more = self.mapping(s.value)
                 if more is not None:
-                    known.pairs = known.pairs + more.pairs
+                    known.pairs, known.alone = known.pairs + more.pairs, known.alone and more.alone
+                else:
+                    known.alone = False
             else:
                 self.forget(s.target)

@@ -23,7 +23,7 @@ class Values(object):
             known = self.scope.find(self.path(node) or "")
             return known.text if isinstance(known, Known) else None
         if kind == "JoinedStr":
-            parts = [self.text(v.value if v.__class__.__name__ == "FormattedValue" else v) for v in node.values]
+            parts = [self.shown(v.value) if v.__class__.__name__ == "FormattedValue" else self.text(v) for v in node.values]
             return None if None in parts else "".join(parts)
         if kind == "BinOp" and isinstance(node.op, ast.Add):
             left, right = self.text(node.left), self.text(node.right)
@@ -44,7 +44,7 @@ class Values(object):
         if node.keywords or len(args) != 1:
             return None
         if isinstance(func, ast.Name) and func.id in ("str", "int"):
-            return self.text(args[0])
+            return self.shown(args[0])
         if isinstance(func, ast.Attribute) and func.attr == "join":
             by, listed = constant(func.value), args[0]
             if isinstance(listed, ast.Call) and isinstance(listed.func, ast.Name) and listed.func.id == "map" and len(listed.args) == 2:
@@ -62,10 +62,10 @@ class Values(object):
         kind = node.__class__.__name__
         if kind == "Name":
             known = self.scope.find(node.id)
-            return known.origin if isinstance(known, Computed) else node.id
+            return isinstance(known, Computed) and known.origin or node.id
         if kind == "Attribute":
             known = self.scope.find(self.path(node) or "")
-            if isinstance(known, Computed):
+            if isinstance(known, Computed) and known.origin:
                 return known.origin
             inner = self.origin(node.value)
             return inner + "." + node.attr if inner else ""
@@ -89,6 +89,75 @@ class Values(object):
         if kind == "Subscript" and self.dotted(node.value) in ENVIRON:
             return self.key(node) or ""
         return ""
+
+    def shown(self, node):
+        """What str() makes of a value: that of a list has brackets."""
+        listed = self.scope.find(node.id) if isinstance(node, ast.Name) else None
+        listed = listed.node if isinstance(listed, Words) else node
+        if not isinstance(listed, (ast.List, ast.Tuple)):
+            return self.text(node)
+        parts = [self.text(e) for e in listed.elts]
+        if None in parts:
+            return None
+        text = ", ".join(repr(p) if quoted(e) else p for p, e in zip(parts, listed.elts))
+        return "[" + text + "]" if isinstance(listed, ast.List) else "(" + text + ")"
+
+    def kind(self, node):
+        """The type of a value that is certainly no text, or ""."""
+        name = node.__class__.__name__
+        if name in ("Constant", "Num", "NameConstant"):
+            value = node.n if name == "Num" else node.value
+            return "None" if value is None else value.__class__.__name__ if isinstance(value, (bool, int, float)) else ""
+        if name in ("List", "ListComp", "Tuple"):
+            return name.lower()[:5].replace("listc", "list")
+        if name in ("Name", "Attribute"):
+            known = self.scope.find(self.path(node) or "")
+            if isinstance(known, (Known, Computed)):
+                return known.kind
+            if isinstance(known, Words):
+                return self.kind(known.node)
+            base = getattr(node, "value", None)
+            base = getattr(base, "id", getattr(base, "attr", None))
+            return self.options.get(node.attr, "") if known is None and base in PARSED else ""
+        if name == "Call":
+            by = self.dotted(node.func) or ""
+            return {"len": "int", "sorted": "list"}.get(by, by) if by in ("int", "len", "list", "sorted", "range") else "int" if by == "torch.cuda.device_count" else ""
+        if name == "BinOp" and not isinstance(node.op, ast.Div):
+            return "int" if self.kind(node.left) == "int" and self.kind(node.right) == "int" else ""
+        return self.kind(node.operand) if name == "UnaryOp" and not isinstance(node.op, ast.Not) else ""
+
+    def shape(self, node):
+        """The text of an expression with {} for each part that is computed."""
+        text = self.text(node)
+        if text is not None:
+            return text
+        kind = node.__class__.__name__
+        if kind == "JoinedStr":
+            return "".join(self.shape(v.value if v.__class__.__name__ == "FormattedValue" else v) for v in node.values)
+        if kind == "BinOp" and isinstance(node.op, ast.Add):
+            return self.shape(node.left) + self.shape(node.right)
+        if kind == "BinOp" and isinstance(node.op, ast.Mod) and quoted(node.left):
+            return re.sub("%[-0-9.]*[sdir]", "{}", constant(node.left))
+        if kind == "Call" and isinstance(node.func, ast.Attribute) and node.func.attr == "format" and quoted(node.func.value):
+            return re.sub("{[^{}]*}", "{}", constant(node.func.value))
+        if kind == "Call" and isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
+            return "[{}]" if self.kind(node.args[0]) == "list" else self.shape(node.args[0])
+        if kind == "Name":
+            known = self.scope.find(node.id)
+            return known.shape if isinstance(known, Computed) else "{}"
+        return "{}"
+
+    def shaped(self, node):
+        """A value with its shape, where that tells more than that it is computed."""
+        value = self.value(node)
+        if value["text"] is None:
+            shape = self.shape(node)
+            if shape.strip("{}"):
+                value["shape"] = shape
+        kind = self.kind(node)
+        if kind:
+            value["type"] = kind
+        return value
 
     def asked(self, node):
         name = self.dotted(node.func)

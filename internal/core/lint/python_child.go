@@ -1,0 +1,114 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/check"
+)
+
+// exportAlone is a computed text for a shell that only exports.
+var exportAlone = pattern(`^\s*export\s+(\w+)=[^;&|\n]*;?\s*$`)
+
+// lookExportLostInPython finds os.system("export …"): the shell that is started for it ends at once.
+func lookExportLostInPython(f File) (all []Finding) {
+	if f.Kind != Python && f.Kind != Notebook {
+		return nil
+	}
+	for _, s := range f.Steps {
+		if s.Do != Command || s.Shell != 0 || len(s.Words) == 0 {
+			continue
+		}
+		name := ""
+		if alone := exportAlone().FindStringSubmatch(s.Words[0].Text); len(s.Words) == 1 && alone != nil {
+			name = alone[1]
+		}
+		if len(s.Words) == 2 && s.Words[0].Text == "export" {
+			name, _, _ = strings.Cut(s.Words[1].Text, "=")
+		}
+		if forGPUs(name) {
+			all = append(all, exportedInPython(name, s.At))
+		}
+	}
+	if f.Kind == Notebook {
+		return all
+	}
+	for _, script := range Scripts(f) {
+		for i, s := range script.Steps {
+			if s.Do == Set && (s.How == "export" || s.How == "assignment") && forGPUs(s.Name) && !used(script.Steps[i+1:]) {
+				all = append(all, exportedInPython(s.Name, s.At))
+			}
+		}
+	}
+	return all
+}
+
+func exportedInPython(name string, at Place) Finding {
+	return Finding{Finding: check.Finding{Seen: name + " is set in a shell that ends at once",
+		Why: "neither this program nor what it starts later gets the variable",
+		Do:  `write: os.environ["` + name + `"] = …, before the library is imported`}, At: at}
+}
+
+// lookEnvironmentAlone finds a child whose whole environment is a list of devices.
+func lookEnvironmentAlone(f File) (all []Finding) {
+	for _, s := range f.Steps {
+		i := slices.IndexFunc(s.With, func(w Step) bool { return forGPUs(w.Name) })
+		if s.How != "env= alone" || i < 0 || slices.ContainsFunc(s.With, func(w Step) bool { return w.Name == "PATH" }) {
+			continue
+		}
+		finding := Finding{Finding: check.Finding{Seen: "the program gets " + s.With[i].Name + " and nothing else of the environment",
+			Why: "env replaces the whole environment: the child has no PATH, HOME or LD_LIBRARY_PATH",
+			Do:  "write: env={**os.environ, \"" + s.With[i].Name + "\": " + s.With[i].Value.Raw + "}"}, At: s.At}
+		if s.Do == Command && len(s.Words) > 0 && (strings.HasPrefix(s.Words[0].Text, "/") || s.Words[0].Raw == "sys.executable") {
+			finding.Severity = check.Info
+			finding.Why = "env replaces the whole environment: the child has no HOME or LD_LIBRARY_PATH"
+		}
+		all = append(all, finding)
+	}
+	return all
+}
+
+var rayGPUs = pattern(`num_gpus\s*=\s*(0?\.[0-9]*[1-9]|[1-9])`)
+
+// lookRayMask finds a task or actor of Ray that overwrites the list that Ray gave it.
+func lookRayMask(f File) (all []Finding) {
+	if slices.ContainsFunc(f.Steps, func(s Step) bool {
+		return strings.HasPrefix(s.Name, "RAY_EXPERIMENTAL_NOSET") || s.mentions("RAY_EXPERIMENTAL_NOSET")
+	}) {
+		return nil
+	}
+	workers := map[string][]string{} // the parameters of functions of tasks and actors with GPUs
+	for _, s := range f.Steps {
+		params, ray := s.rayWorker()
+		if ray {
+			workers[s.Name] = params
+		}
+	}
+	for _, s := range f.Steps {
+		params, worker := workers[s.In]
+		if !worker || s.Do != Set || s.Shell != 0 || s.Name != "CUDA_VISIBLE_DEVICES" || strings.HasPrefix(s.How, "env=") || s.How == "os.environ.setdefault" {
+			continue
+		}
+		if s.Value.Known && hides(s.Value) || !s.Value.Known && !slices.Contains(params, unmarked(s.Value.From)) {
+			continue
+		}
+		all = append(all, Finding{Finding: check.Finding{Seen: s.Name + " is set in a task that Ray gives GPUs to",
+			Why: "Ray has set it to the GPUs that it reserved for this task: with another list two tasks may share a GPU",
+			Do:  "leave it out; to choose devices yourself, start Ray with RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1"}, At: s.At})
+	}
+	return all
+}
+
+// rayWorker is whether a function is one of a task or actor that asks for GPUs, and the names of its parameters.
+func (s Step) rayWorker() (params []string, ray bool) {
+	if s.Do != Define {
+		return nil, false
+	}
+	for _, a := range s.Args {
+		if a.Name != "@" {
+			params = append(params, a.Name)
+		}
+		ray = ray || a.Name == "@" && a.Ref == "ray.remote" && rayGPUs().MatchString(a.Value.Raw)
+	}
+	return params, ray
+}
