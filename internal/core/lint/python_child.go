@@ -35,12 +35,19 @@ func lookExportLostInPython(f File) (all []Finding) {
 	}
 	for _, script := range Scripts(f) {
 		for i, s := range script.Steps {
-			if s.Do == Set && (s.How == "export" || s.How == "assignment") && forGPUs(s.Name) && !used(script.Steps[i+1:]) {
+			if s.Do == Set && (s.How == "export" || s.How == "assignment") && forGPUs(s.Name) && !usedByProgram(script.Steps[i+1:]) {
 				all = append(all, exportedInPython(s.Name, s.At))
 			}
 		}
 	}
 	return all
+}
+
+// usedByProgram is used, where what only shows a variable does not count.
+func usedByProgram(steps []Step) bool {
+	return used(slices.DeleteFunc(slices.Clone(steps), func(s Step) bool {
+		return s.Do == Command && len(s.Words) > 0 && isOneOf(s.Words[0].Text, "echo", "printf", "printenv", "env", "true", "exit")
+	}))
 }
 
 func exportedInPython(name string, at Place) Finding {
@@ -77,38 +84,55 @@ func lookRayMask(f File) (all []Finding) {
 	}) {
 		return nil
 	}
-	workers := map[string][]string{} // the parameters of functions of tasks and actors with GPUs
-	for _, s := range f.Steps {
-		params, ray := s.rayWorker()
-		if ray {
-			workers[s.Name] = params
+	tasks := f.rayTasks()
+	seen := map[Place]bool{}
+	for _, w := range flows(f) {
+		for i, s := range w.moments {
+			own := w.moments[min(w.from, len(w.moments)-1)].In
+			if i < w.from || !tasks[own] || s.Do != Set || s.Shell != 0 || s.Name != "CUDA_VISIBLE_DEVICES" || s.How == "os.environ.setdefault" || seen[s.At] {
+				continue
+			}
+			if s.Value.Known && hides(s.Value) || !s.Value.Known && !f.isParameter(s.In, unmarked(s.Value.From)) {
+				continue
+			}
+			seen[s.At] = true
+			all = append(all, Finding{Finding: check.Finding{Seen: s.Name + " is set in a task that Ray gives GPUs to",
+				Why: "Ray has set it to the GPUs that it reserved for this task: with another list two tasks may share a GPU",
+				Do:  "leave it out; to choose devices yourself, start Ray with RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1"}, At: s.At})
 		}
-	}
-	for _, s := range f.Steps {
-		params, worker := workers[s.In]
-		if !worker || s.Do != Set || s.Shell != 0 || s.Name != "CUDA_VISIBLE_DEVICES" || strings.HasPrefix(s.How, "env=") || s.How == "os.environ.setdefault" {
-			continue
-		}
-		if s.Value.Known && hides(s.Value) || !s.Value.Known && !slices.Contains(params, unmarked(s.Value.From)) {
-			continue
-		}
-		all = append(all, Finding{Finding: check.Finding{Seen: s.Name + " is set in a task that Ray gives GPUs to",
-			Why: "Ray has set it to the GPUs that it reserved for this task: with another list two tasks may share a GPU",
-			Do:  "leave it out; to choose devices yourself, start Ray with RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES=1"}, At: s.At})
 	}
 	return all
 }
 
-// rayWorker is whether a function is one of a task or actor that asks for GPUs, and the names of its parameters.
-func (s Step) rayWorker() (params []string, ray bool) {
-	if s.Do != Define {
-		return nil, false
-	}
-	for _, a := range s.Args {
-		if a.Name != "@" {
-			params = append(params, a.Name)
+// rayTasks are the functions of tasks and actors that ask for GPUs: in the decorator, or where they are started.
+func (f File) rayTasks() map[string]bool {
+	tasks := map[string]bool{}
+	later := false
+	for _, s := range f.Steps {
+		gpus, given := s.arg(-1, "num_gpus")
+		if s.Do != Call || !given || !rayGPUs().MatchString("num_gpus="+gpus.Value.Text) {
+			continue
 		}
-		ray = ray || a.Name == "@" && a.Ref == "ray.remote" && rayGPUs().MatchString(a.Value.Raw)
+		later = later || s.Name == ".options"
+		for _, a := range s.Args {
+			if s.Name == "ray.remote" && a.Ref != "" {
+				tasks[a.Ref] = true
+			}
+		}
 	}
-	return params, ray
+	for _, s := range f.Steps {
+		if s.Do == Define && slices.ContainsFunc(s.Args, func(a Arg) bool {
+			return a.Name == "@" && a.Ref == "ray.remote" && (later || rayGPUs().MatchString(a.Value.Raw))
+		}) {
+			tasks[s.Name] = true
+		}
+	}
+	return tasks
+}
+
+// isParameter reports whether a function of the file has such a parameter.
+func (f File) isParameter(function, name string) bool {
+	return slices.ContainsFunc(f.Steps, func(s Step) bool {
+		return s.Do == Define && s.Name == function && slices.ContainsFunc(s.Args, func(a Arg) bool { return a.Name == name })
+	})
 }

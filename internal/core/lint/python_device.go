@@ -106,21 +106,37 @@ func (s Step) shown(v Value) string {
 	return strings.TrimSuffix(s.called(), ")") + v.Raw + ")"
 }
 
+// madeOf is the assignment of a list that is one computed value alone.
+func madeOf(masks []moment, from string) (moment, bool) {
+	i := slices.IndexFunc(masks, func(m moment) bool {
+		return m.Do == Set && !m.Value.Known && m.Value.From == from && m.How != "os.environ.setdefault"
+	})
+	if i < 0 {
+		return moment{}, false
+	}
+	return masks[i], true
+}
+
 func lookRankInPython(f File) (all []Finding) {
 	seen := map[Place]bool{}
 	for _, w := range flows(f) {
-		var mask moment
+		var masks []moment // the last assignment: several for "a if test else b"
 		for i, m := range w.moments {
 			if (m.Do == Set || m.Do == Unset) && m.Name == "CUDA_VISIBLE_DEVICES" && m.Shell == 0 {
-				mask = m
+				masks = slices.DeleteFunc(masks, func(before moment) bool { return before.At != m.At })
+				masks = append(masks, m)
 			}
 			for _, c := range m.choices() {
-				if i < w.from || c.index >= 0 || mask.Do != Set || mask.Value.Known || mask.Value.From != c.value.From || mask.How == "os.environ.setdefault" ||
-					!mask.reaches(m) || !mask.surely(m) || seen[c.value.At] {
+				mask, found := madeOf(masks, c.value.From)
+				if i < w.from || c.index >= 0 || !found || !mask.reaches(m) || len(masks) == 1 && !mask.surely(m) || seen[c.value.At] {
 					continue
 				}
 				seen[c.value.At] = true
-				all = append(all, Finding{Finding: check.Finding{
+				var severity check.Severity
+				if from := unmarked(c.value.From); from != strings.ToUpper(from) || len(masks) > 1 {
+					severity = check.Warning // it may always be 0
+				}
+				all = append(all, Finding{Finding: check.Finding{Severity: severity,
 					Seen: fmt.Sprintf("%s chooses a device by %s, and line %d makes that one the only visible device", m.shown(c.value), unmarked(c.value.From), mask.At.Line),
 					Why:  "behind a mask of one device its number is 0, so this works only where " + unmarked(c.value.From) + " is 0",
 					Do:   "use device 0 here, or leave CUDA_VISIBLE_DEVICES alone"}, At: c.value.At})

@@ -49,10 +49,14 @@ func (s Step) choices() (all []chosen) {
 		if i, ok := s.choice(position, a); ok {
 			all = append(all, chosen{i, a.Value, s.Name})
 		} else if a.Name == "device_ids" || a.Name == "gpus" && strings.HasPrefix(a.Value.Raw, "[") {
-			for _, n := range numbers(Value{Text: strings.Trim(a.Value.Raw, "[]() "), Known: true}) {
+			listed := a.Value.Raw
+			if a.Value.Known {
+				listed = a.Value.Text
+			}
+			for _, n := range numbers(Value{Text: strings.Trim(listed, "[]() "), Known: true}) {
 				all = append(all, chosen{n, a.Value, s.Name})
 			}
-			if a.Value.From != "" && strings.HasPrefix(a.Value.Raw, "[") {
+			if !a.Value.Known && a.Value.From != "" && strings.HasPrefix(a.Value.Raw, "[") {
 				all = append(all, chosen{-1, a.Value, s.Name})
 			}
 		}
@@ -83,6 +87,7 @@ func (s Step) choice(position int, a Arg) (int, bool) {
 	case (s.Name == "jax.devices" || s.Name == "jax.local_devices") && a.Name == "[]":
 	case takes && (position == 0 && a.Name == "" || named || position == 1 && strings.HasSuffix(s.Name, "fraction")):
 	case s.Name == "torch.device" && position == 0 && !v.Known && v.From != "" && strings.Contains(v.Raw, "cuda"):
+	case a.Name == "device" && library(s.Name) == "torch" && !v.Known && v.From != "":
 	case named && v.Known && number(v.Text) >= 0 && (library(s.Name) == "transformers" || library(s.Name) == "torch"):
 	default:
 		return 0, false

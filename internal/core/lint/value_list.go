@@ -26,7 +26,7 @@ func maskRule(code, why string) Rule {
 			}
 		})
 		eachNamed(file, func(s Step) {
-			if m, known := listNamed(s.Name); known && !s.Value.Known && s.Type == "" && m.openFault(s.Value.Text) == code {
+			if m, known := listNamed(s.Name); known && !s.Value.Known && s.Type == "" && m.openFault(s.Value) == code {
 				all = append(all, openFinding(s, code, why))
 			}
 		})
@@ -36,11 +36,13 @@ func maskRule(code, why string) Rule {
 
 // openFault is the code of what is wrong with a value of which a part is computed, where the rest tells: Python writes {}
 // for that part, and a shell $N.
-func (m list) openFault(value string) string {
-	value = strings.Trim(value, `"`)
+func (m list) openFault(v Value) string {
+	value := strings.Trim(v.Text, `"`)
 	switch {
-	case m.name != container && openRange().MatchString(value):
+	case m.name != container && (openRange().MatchString(value) || value == "{}-{}" && firstNumber().MatchString(v.Raw)):
 		return codeRange
+	case openSeparators().MatchString(value):
+		return codeSeparators
 	case openWord().MatchString(value), openList().MatchString(value):
 		return codeNoDevice
 	}
@@ -48,9 +50,12 @@ func (m list) openFault(value string) string {
 }
 
 var (
-	openRange = pattern(`^([0-9]{1,3},)*[0-9]{1,3}\s*-\s*(\{\}|\$(\{?\w+\}?|\(\(.*\)\)))$`)
-	openWord  = pattern(`^(cuda|gpu|GPU|hip|xpu|npu|device|cuda:|gpu:|GPU:|hip:|xpu:|npu:|device:)(\{\}|\$\{?\w+\}?)$`)
-	openList  = pattern(`^\[\{\}(, ?\{\})*\]$`)
+	openRange   = pattern(`^([0-9]{1,3},)*[0-9]{1,3}\s*-\s*(\{\}|\$(\{?\w+\}?|\(\(.*\)\)))$`)
+	firstNumber = pattern(`(?i)\b(start|first|begin|low|lo|min)\w*\b`)
+	openWord    = pattern(`^(cuda|gpu|GPU|hip|xpu|npu|device|cuda:|gpu:|GPU:|hip:|xpu:|npu:|device:)(\{\}|\$\{?\w+\}?)$`)
+	// joined with something else than a comma
+	openSeparators = pattern(`^\{\}([ ;|/:]|, ,)\{\}$`)
+	openList       = pattern(`^\[\{\}(, ?\{\})*\]$`)
 )
 
 func openFinding(s Step, code, why string) Finding {
@@ -61,6 +66,8 @@ func openFinding(s Step, code, why string) Finding {
 		if s.How != "export" && s.How != "prefix" && s.How != "assignment" {
 			do += `: ",".join(map(str, range(n)))`
 		}
+	case code == codeSeparators:
+		do = `write: ",".join`
 	case strings.HasPrefix(strings.Trim(s.Value.Text, `"`), "["):
 		do = `write: ",".join(map(str, the list))`
 	}

@@ -58,7 +58,13 @@ class Bindings(object):
             for k, v in known.pairs:
                 self.set(target, k, v if isinstance(second, Items) else value, "os.environ[]")
             return
-        self.set(target, self.key(target), value, "os.environ[]")
+        if not isinstance(value, ast.IfExp):
+            return self.set(target, self.key(target), value, "os.environ[]")
+        before, arm = self.branch, "%si%d" % (self.branch, self.number())
+        for i, v in enumerate((value.body, value.orelse)):
+            self.branch = "%s.%d/" % (arm, i)
+            self.set(target, self.key(target), v, "os.environ[]")
+        self.branch = before
 
     def change(self, where, key, value):
         """name[key] = value: of a dict that may become the environment of a child."""

@@ -73,6 +73,9 @@ class Calls(object):
             if k.value.__class__ not in PLAIN:
                 self.expression(k.value)
         name = self.dotted(func)
+        if isinstance(func, ast.Call) and self.dotted(func.func) == "ray.remote":
+            more = [self.argument(k.arg or "**", k.value) for k in func.keywords]
+            return self.say("call", node, "ray.remote", args=self.arguments(node) + more)
         if name is None:
             return
         root = name.split(".", 1)[0]

@@ -17,6 +17,7 @@ class File(Values, Statements, Bindings, Calls, Programs, Options, Texts):
         self.counters = set()
         self.asking = ()
         self.options = {}  # the types of a parser's options, by the name of the attribute
+        self.parsed = set()  # what its result is called
 
     def cells(self, texts):
         problems = []

@@ -92,6 +92,8 @@ class Programs(object):
             known = self.scope.find(what.id)
             what = known.node if isinstance(known, Words) else what
         if shell and not isinstance(what, list) and self.text(what) is not None:
+            if more:
+                self.say("text", node, "", **more)
             self.say("script", node, "", value=self.value(what), **more)
             return
         words = [self.shaped(what)] if shell and not isinstance(what, (list, ast.List, ast.Tuple)) else self.words(what)

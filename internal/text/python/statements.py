@@ -41,6 +41,8 @@ class Statements(object):
     def argument(self, name, node):
         arg = self.value(node)
         arg["name"] = name
+        if name in ("device_ids", "gpus") and isinstance(node, ast.List):
+            arg["text"] = self.shown(node)
         ref = self.dotted(node)
         if ref is None and isinstance(node, ast.Call):
             ref = self.dotted(node.func)
@@ -121,9 +123,10 @@ class Statements(object):
         else:
             self.expression(s.iter)
             self.forget(s.target)
-            if isinstance(s.target, ast.Name) and self.kind(s.iter) == "range":
-                known = self.scope.names.get(s.target.id)
-                self.scope.names[s.target.id] = Computed(known.origin if isinstance(known, Computed) else s.target.id, "int")
+            counter = s.target if self.kind(s.iter) == "range" else s.target.elts[0] if isinstance(s.target, ast.Tuple) and s.target.elts else None
+            if isinstance(counter, ast.Name) and (counter is s.target or isinstance(s.iter, ast.Call) and self.dotted(s.iter.func) == "enumerate"):
+                known = self.scope.names.get(counter.id)
+                self.scope.names[counter.id] = Computed(known.origin if isinstance(known, Computed) else counter.id, "int")
             if self.pairs(s):
                 return self.block(s.body)
         n = self.number()
@@ -228,12 +231,21 @@ class Statements(object):
         a = s.args
         params = getattr(a, "posonlyargs", []) + a.args + a.kwonlyargs
         for p in params + [x for x in (a.vararg, a.kwarg) if x is not None]:
-            note = getattr(p, "annotation", None)
-            self.scope.names[p.arg] = Computed(p.arg, "int") if isinstance(note, ast.Name) and note.id == "int" else UNKNOWN
+            kind = self.annotated(getattr(p, "annotation", None))
+            self.scope.names[p.arg] = Computed(p.arg, kind) if kind else UNKNOWN
+        for p, default in zip(reversed(a.args), reversed(a.defaults)):
+            if isinstance(default, ast.List):
+                self.scope.names[p.arg] = Computed(p.arg, "list")
         args = list(marks)
         args += [{"name": p.arg} for p in params if p.arg not in ("self", "cls")]
         self.say("define", s, name, args=args)["at"] = [cell, s.lineno, s.col_offset, s.lineno, s.col_offset]
         self.block(s.body)
+
+    def annotated(self, note):
+        """The type that an annotation of a parameter says, where it is none of a text."""
+        note = note.value if isinstance(note, ast.Subscript) else note
+        name = note.attr if isinstance(note, ast.Attribute) else getattr(note, "id", "")
+        return name.lower() if name in ("int", "list", "List", "tuple", "Tuple") else "list" if name == "Sequence" else ""
 
     def do_delete(self, s):
         for t in s.targets:

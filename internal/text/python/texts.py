@@ -2,7 +2,7 @@ class Options(object):
     """The types of what a parser of options returns."""
 
     def read_options(self, tree):
-        changed = set()
+        changed, parsers = set(), set()
         for x in ast.walk(tree):
             if isinstance(x, ast.Call) and isinstance(x.func, (ast.Attribute, ast.Name)):
                 name = x.func.attr if isinstance(x.func, ast.Attribute) else x.func.id
@@ -14,8 +14,15 @@ class Options(object):
                     changed.add(constant(x.args[1]))
             elif isinstance(x, ast.Attribute) and isinstance(x.ctx, ast.Store):
                 changed.add(x.attr)
+            elif isinstance(x, FUNCTIONS):
+                parsers.update([x.name] if any(isinstance(y, ast.Attribute) and y.attr == "parse_args" for y in ast.walk(x)) else [])
         for name in changed:
             self.options.pop(name, None)
+        for x in ast.walk(tree):
+            if isinstance(x, ast.Assign) and isinstance(x.targets[0], ast.Name) and isinstance(x.value, ast.Call):
+                by = getattr(x.value.func, "id", getattr(x.value.func, "attr", ""))
+                if by == "parse_args" or by in parsers:
+                    self.parsed.add(x.targets[0].id)
 
     def option(self, call):
         names = [constant(a) or "" for a in call.args]
@@ -53,9 +60,10 @@ class Texts(object):
             return
         if kind is ast.Call:
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in FOR_PEOPLE:
+            written = name == "print" and any(k.arg == "file" for k in node.keywords)
+            if name in FOR_PEOPLE and not written:
                 return
-            made = name in WRITERS
+            made = written or name in WRITERS
         elif kind in (ast.Return, ast.Yield):
             made = True
         elif isinstance(node, ast.stmt):

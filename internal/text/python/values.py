@@ -118,9 +118,11 @@ class Values(object):
                 return self.kind(known.node)
             base = getattr(node, "value", None)
             base = getattr(base, "id", getattr(base, "attr", None))
-            return self.options.get(node.attr, "") if known is None and base in PARSED else ""
+            return self.options.get(node.attr, "") if known is None and (base in PARSED or base in self.parsed) else ""
         if name == "Call":
             by = self.dotted(node.func) or ""
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "split":
+                return "list"
             return {"len": "int", "sorted": "list"}.get(by, by) if by in ("int", "len", "list", "sorted", "range") else "int" if by == "torch.cuda.device_count" else ""
         if name == "BinOp" and not isinstance(node.op, ast.Div):
             return "int" if self.kind(node.left) == "int" and self.kind(node.right) == "int" else ""
@@ -137,15 +139,27 @@ class Values(object):
         if kind == "BinOp" and isinstance(node.op, ast.Add):
             return self.shape(node.left) + self.shape(node.right)
         if kind == "BinOp" and isinstance(node.op, ast.Mod) and quoted(node.left):
-            return re.sub("%[-0-9.]*[sdir]", "{}", constant(node.left))
-        if kind == "Call" and isinstance(node.func, ast.Attribute) and node.func.attr == "format" and quoted(node.func.value):
-            return re.sub("{[^{}]*}", "{}", constant(node.func.value))
+            return self.filled("%[-0-9.]*[sdir]", constant(node.left), node.right.elts if isinstance(node.right, ast.Tuple) else [node.right])
+        if kind == "Call" and isinstance(node.func, ast.Attribute):
+            base = self.text(node.func.value)
+            if base is not None and node.func.attr == "format":
+                return self.filled("{[^{}]*}", base, node.args)
+            if base is not None and node.func.attr == "join" and len(node.args) == 1:
+                one = self.shape(getattr(node.args[0], "elt", node.args[0]))
+                return one if base.strip() == "," else one + base + one
         if kind == "Call" and isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
             return "[{}]" if self.kind(node.args[0]) == "list" else self.shape(node.args[0])
         if kind == "Name":
             known = self.scope.find(node.id)
             return known.shape if isinstance(known, Computed) else "{}"
         return "{}"
+
+    def filled(self, hole, text, args):
+        """A text with holes after they are filled: a list has brackets."""
+        shapes = ["[{}]" if self.kind(a) == "list" else self.shape(a) for a in args]
+        if len(re.findall(hole, text)) != len(shapes):
+            shapes = []
+        return re.sub(hole, lambda m: shapes.pop(0) if shapes else "{}", text)
 
     def shaped(self, node):
         """A value with its shape, where that tells more than that it is computed."""
