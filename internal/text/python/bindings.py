@@ -70,8 +70,17 @@ class Bindings(object):
         """name[key] = value: of a dict that may become the environment of a child."""
         name = self.path(where)
         known = self.scope.find(name) if name else None
+        self.mutate(where)
         if isinstance(known, Mapping) and key is not None:
             known.pairs = [p for p in known.pairs if p[0] != key] + ([(key, value)] if value is not None else [])
+
+    def mutate(self, where):
+        """A list is not what it was written as any more."""
+        name, scope = self.path(where), self.scope
+        while name and scope is not None:
+            if isinstance(scope.names.get(name), Words):
+                scope.names[name] = Computed(name, "list")
+            scope = scope.outer
 
     def meaning(self, node):
         """What a name stands for after it is given this value."""

@@ -121,6 +121,8 @@ class Calls(object):
 
     def method(self, node, name):
         """env.update(...) of a dict that may become the environment of a child."""
+        if isinstance(node.func, ast.Attribute) and node.func.attr in CHANGERS:
+            self.mutate(node.func.value)
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in ("update", "setdefault", "pop"):
             return
         known = self.scope.find(self.path(node.func.value)) if self.path(node.func.value) else None
