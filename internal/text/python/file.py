@@ -49,16 +49,15 @@ class File(Values, Statements, Bindings, Calls, Programs, Options, Texts):
 
     def useful(self, nested):
         """The steps in one list. Calls of functions that do nothing of interest are left out."""
-        steps = []
-
-        def flat(some):
-            for s in some:
-                if s.__class__ is list:
-                    flat(s)
-                else:
-                    steps.append(s)
-
-        flat(nested)
+        steps, waiting = [], [iter(nested)]
+        while waiting:
+            s = next(waiting[-1], None)
+            if s is None:
+                waiting.pop()
+            elif s.__class__ is list:
+                waiting.append(iter(s))
+            else:
+                steps.append(s)
         wanted = set(s.get("in", "") for s in steps if s["do"] not in ("define", "call"))
         calls = [s for s in steps if s["do"] == "call"]
         started = set()
