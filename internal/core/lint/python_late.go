@@ -128,7 +128,8 @@ func (s Step) mayStart() bool {
 		to, _ := s.arg(0, "device")
 		return rest == "to" && !to.Value.Known || rest == "from_pretrained" && s.mentions("device")
 	case "torch":
-		return rest == "load" && !mapped || rest == "hub.load" || rest == "distributed.init_process_group" || strings.HasPrefix(rest, "cuda.") && !among("device_count manual_seed manual_seed_all empty_cache is_initialized memory_allocated amp.GradScaler amp.autocast", strings.TrimPrefix(rest, "cuda."))
+		backend, _ := s.arg(0, "backend")
+		return rest == "load" && !mapped || rest == "hub.load" || rest == "distributed.init_process_group" && backend.Value.Text != "gloo" || strings.HasPrefix(rest, "cuda.") && !among("device_count manual_seed manual_seed_all empty_cache is_initialized memory_allocated amp.GradScaler amp.autocast", strings.TrimPrefix(rest, "cuda."))
 	case "transformers", "diffusers":
 		return rest == "pipeline" || strings.HasSuffix(rest, "from_pretrained") && s.mentions("device", "auto")
 	case "vllm", "sglang", "sentence_transformers", "deepspeed":

@@ -57,6 +57,8 @@ class Bindings(object):
                 second = self.scope.find(value.args[0].id)
             for k, v in known.pairs:
                 self.set(target, k, v if isinstance(second, Items) else value, "os.environ[]")
+                if isinstance(value, ast.Call) and self.out and self.out[-1].__class__ is dict:
+                    self.out[-1].get("value", {}).pop("type", None)  # str(v) is a text
             return
         if not isinstance(value, ast.IfExp):
             return self.set(target, self.key(target), value, "os.environ[]")
@@ -71,6 +73,8 @@ class Bindings(object):
         name = self.path(where)
         known = self.scope.find(name) if name else None
         self.mutate(where)
+        if isinstance(known, Mapping):
+            known.alone = known.alone and key is not None
         if isinstance(known, Mapping) and key is not None:
             known.pairs = [p for p in known.pairs if p[0] != key] + ([(key, value)] if value is not None else [])
 
