@@ -89,10 +89,11 @@ func lookRayMask(f File) (all []Finding) {
 	for _, w := range flows(f) {
 		for i, s := range w.moments {
 			own := w.moments[min(w.from, len(w.moments)-1)].In
-			if i < w.from || !tasks[own] || s.Do != Set || s.Shell != 0 || s.Name != "CUDA_VISIBLE_DEVICES" || s.How == "os.environ.setdefault" || seen[s.At] {
+			class, _, _ := strings.Cut(own, ".")
+			if i < w.from || !tasks[own] && !tasks[class] || s.Do != Set || s.Shell != 0 || s.Name != "CUDA_VISIBLE_DEVICES" || s.How == "os.environ.setdefault" || seen[s.At] {
 				continue
 			}
-			if s.Value.Known && hides(s.Value) || !s.Value.Known && !f.isParameter(s.In, unmarked(s.Value.From)) {
+			if s.Value.Known && hides(s.Value) || !s.Value.Known && !f.isParameter(s.In, library(unmarked(s.Value.From))) {
 				continue
 			}
 			seen[s.At] = true

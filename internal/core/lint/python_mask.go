@@ -46,6 +46,9 @@ func (s Step) choices() (all []chosen) {
 		return nil
 	}
 	for position, a := range s.Args {
+		if a.Ref == "?" {
+			position = 0 // one of the values of the first argument
+		}
 		if i, ok := s.choice(position, a); ok {
 			all = append(all, chosen{i, a.Value, s.Name})
 		} else if a.Name == "device_ids" || a.Name == "gpus" && strings.HasPrefix(a.Value.Raw, "[") {

@@ -45,7 +45,9 @@ class Bindings(object):
                 self.counters.add(name)
             if isinstance(value, ast.Call) and (self.dotted(value.func) or "").split(".")[0] in LIBRARIES:
                 self.things.add(name)
-            self.scope.bind(name, self.meaning(value), not self.branch or self.branch.count("/") == self.branch.count("t"))
+            what = self.meaning(value)
+            outer = self.branch.count("/") - self.branch.count("t")
+            self.scope.bind(name, what, outer == 0 or isinstance(what, Mapping) and outer == self.branch.count("l"))
 
     def put(self, target, value):
         """os.environ[...] = value"""

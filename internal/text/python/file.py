@@ -29,7 +29,7 @@ class File(Values, Statements, Bindings, Calls, Programs, Options, Texts):
                 if sys.version_info < (3, 8):
                     self.ends = strings(text)
                 self.branch, self.scope, self.owner, self.owner_here = "", self.module, "", False
-                if "environ" in self.hints and (b"add_argument" in text or b"DEFINE_" in text):
+                if "environ" in self.hints and (b"add_argument" in text or b"DEFINE_" in text or b"click" in text):
                     self.read_options(tree)
                 self.block(tree.body)
                 if b"VISIBLE_DEVICES=" in text:

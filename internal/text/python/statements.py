@@ -33,10 +33,10 @@ class Statements(object):
         return args
 
     def choices(self, node):
-        """The literals of "a if test else b"."""
+        """The values of "a if test else b" of which something is known."""
         if isinstance(node, ast.Call) and self.dotted(node.func) == "torch.device" and len(node.args) == 1:
             node = node.args[0]
-        return [n for n in (node.body, node.orelse) if constant(n) is not None] if isinstance(node, ast.IfExp) and not self.counts(node.test) else []
+        return [n for n in (node.body, node.orelse) if self.text(n) is not None or self.origin(n)] if isinstance(node, ast.IfExp) and not self.counts(node.test) else []
 
     def argument(self, name, node):
         arg = self.value(node)
@@ -229,9 +229,10 @@ class Statements(object):
         self.out, self.inside, self.owner, self.owner_here = place, name, owner, False
         self.scope, self.branch, self.cell, self.ends = Scope(scope), "", cell, ends
         a = s.args
+        by_option = any(m["ref"] in ("click.option", "click.argument") for m in marks)
         params = getattr(a, "posonlyargs", []) + a.args + a.kwonlyargs
         for p in params + [x for x in (a.vararg, a.kwarg) if x is not None]:
-            kind = self.annotated(getattr(p, "annotation", None))
+            kind = self.annotated(getattr(p, "annotation", None)) or by_option and self.options.get(p.arg)
             self.scope.names[p.arg] = Computed(p.arg, kind) if kind else UNKNOWN
         for p, default in zip(reversed(a.args), reversed(a.defaults)):
             if isinstance(default, ast.List):

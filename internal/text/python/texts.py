@@ -6,7 +6,7 @@ class Options(object):
         for x in ast.walk(tree):
             if isinstance(x, ast.Call) and isinstance(x.func, (ast.Attribute, ast.Name)):
                 name = x.func.attr if isinstance(x.func, ast.Attribute) else x.func.id
-                if name == "add_argument":
+                if name == "add_argument" or name in ("option", "argument") and getattr(getattr(x.func, "value", None), "id", "") == "click":
                     self.option(x)
                 elif name in DEFINED and x.args and constant(x.args[0]):
                     self.typed(constant(x.args[0]), DEFINED[name])
@@ -35,6 +35,8 @@ class Options(object):
         kind = more["type"].id if isinstance(more.get("type"), ast.Name) and more["type"].id in ("int", "float") else ""
         if action is not None:
             kind = {"append": "list", "count": "int", "store_true": "bool", "store_false": "bool", "store": kind}.get(constant(action), "")
+        elif "multiple" in more or "is_flag" in more:
+            kind = ""
         elif nargs is not None and constant(nargs) != "?":
             kind = "list"
         self.typed(name, kind)
