@@ -50,6 +50,10 @@ type outcome struct {
 }
 
 func run(gpuard, folder, state string) error {
+	gpuard, err := filepath.Abs(gpuard) // it runs in other folders
+	if err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return err
