@@ -58,14 +58,20 @@ func lookGPUsQuotes(f File) []Finding {
 			if !w.Known || !gpuRequest(w.Text).loose || r.tool == "podman" {
 				continue
 			}
+			finding := check.Finding{
+				Seen: "docker gets --gpus " + w.Text + ", in which what follows the comma is no device",
+				Why:  "docker splits the value at commas: only the first entry is a device, and the container does not start"}
 			right := `'"` + w.Text + `"'`
+			if n := gpuRequest(w.Text).count; !strings.Contains(w.Text, "=") {
+				right = `'"device=` + w.Text + `"'`
+				finding.Seen = "docker gets --gpus " + w.Text + " and gives the container " + several(n, "GPU", "GPUs") + " of its choice"
+				finding.Why = "docker splits the value at commas, a number is how many GPUs the container gets, and the last one counts"
+			}
 			if !written.Known {
 				right = `"\"` + strings.Trim(w.Raw, `"`) + `\""`
 			}
-			all = append(all, Finding{Finding: check.Finding{
-				Seen: "docker gets --gpus " + w.Text + ", in which what follows the comma is no device",
-				Why:  "docker splits the value at commas: only the first entry is a device, and the container does not start",
-				Do:   "write: --gpus " + right}, At: w.At, Line: swapped(r.Step, w, right), Edits: replace(f, written, right), Write: rewritten(f, r.Step, w, right)})
+			finding.Do = "write: --gpus " + right
+			all = append(all, Finding{Finding: finding, At: w.At, Line: swapped(r.Step, w, right), Edits: replace(f, written, right), Write: rewritten(f, r.Step, w, right)})
 		}
 		return all
 	})

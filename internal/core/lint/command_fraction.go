@@ -118,7 +118,7 @@ func shareOf(a around, i int) (share, bool) {
 		return share{}, false
 	}
 	count := 1
-	if n, ok := l.processes(); vllm && ok {
+	if n, _, ok := l.processes(a, i); vllm && ok {
 		count = n
 	}
 	if masked {

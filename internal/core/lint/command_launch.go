@@ -7,59 +7,98 @@ import (
 	"strings"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/launchers"
 )
 
 func lookProcesses(f File) []Finding {
 	a := lookAround(f)
-	most, option, batch := allotted(f)
+	job := batchOf(f)
+	shared := services(f)
 	var all []Finding
 	for i, s := range f.Steps {
 		if s.Do != Command {
 			continue
 		}
-		l, ok := asLaunch(s)
+		l, ok := a.launchAt(i)
+		run, contained := asContainer(s)
+		if contained {
+			l, ok = asLaunch(run.innerCommand())
+		}
 		if !ok || l.kind == "deepspeed" || l.onCPU() {
 			continue
 		}
-		l.procs = a.constant(i, l.procs)
-		n, ok := l.processes()
+		n, at, ok := l.processes(a, i)
 		if !ok {
 			continue
 		}
-		seen, limit := "", 0
-		if list, given := l.visible(a, i); given {
-			if count, known := devices(list); known && count > 0 {
-				limit, seen = count, "the list of devices, "+list.Text
-			}
+		least := limit{}
+		switch {
+		case contained:
+			count, _ := run.share()
+			least.lower(count, "the container, --gpus")
+		default:
+			least = l.limitAround(a, i, job, shared)
 		}
-		if batch && !slices.ContainsFunc(l.Words, func(w Word) bool {
-			return strings.HasPrefix(w.Text, "--gres") || strings.HasPrefix(w.Text, "--gpus")
-		}) && (limit == 0 || most < limit) {
-			limit, seen = most, "the batch job, "+option
+		seen := fmt.Sprintf("%d processes are started", n)
+		if !l.startsProcesses() {
+			seen = several(n, "GPU is needed", "GPUs are needed")
 		}
-		if limit == 0 || n <= limit {
+		if tasks := job.tasksOf(l); tasks > 1 && l.startsProcesses() && !contained {
+			n *= tasks
+			seen = fmt.Sprintf("%d processes are started by %d tasks", n, tasks)
+		}
+		if least.count == 0 || n <= least.count {
 			continue
 		}
 		all = append(all, Finding{Finding: check.Finding{
-			Seen: fmt.Sprintf("%d processes are started, and %s, has %d", n, seen, limit), Why: "each process takes the GPU of its own number, and those beyond the last one fail",
-			Do: fmt.Sprintf("start %d, or make more GPUs visible", limit)}, At: l.procs.At})
+			Seen: fmt.Sprintf("%s, and %s, has %d", seen, least.what, least.count), Why: "each process takes the GPU of its own number, and those beyond the last one fail",
+			Do: fmt.Sprintf("use %d, or make more GPUs visible", least.count)}, At: at})
 	}
-	return all
+	return once(all)
 }
 
-// visible is the list of devices that the program gets. accelerate makes its own of --gpu_ids.
+// limit is how many GPUs a command can have at most; 0 is not known.
+type limit struct {
+	count int
+	what  string
+}
+
+func (m *limit) lower(count int, what string) {
+	if count > 0 && (m.count == 0 || count < m.count) {
+		m.count, m.what = count, what
+	}
+}
+
+// limitAround is how many GPUs what stands around command i leaves to it.
+func (l launch) limitAround(a around, i int, job batch, shared []service) (least limit) {
+	if list, given := l.visible(a, i); given {
+		if count, known := devices(list); known {
+			least.lower(count, "the list of devices, "+list.Text)
+		}
+	}
+	if !slices.ContainsFunc(l.Words, func(w Word) bool { return strings.HasPrefix(w.Text, "--gres") || strings.HasPrefix(w.Text, "--gpus") }) {
+		least.lower(job.gpus, "the batch job, "+job.option)
+	}
+	for _, c := range shared {
+		if a.Kind == Compose && c.name == a.Steps[i].In {
+			count, _ := c.share()
+			least.lower(count, "the service "+c.name)
+		}
+	}
+	return least
+}
+
+// startsProcesses reports whether a launcher starts one process of a program for each GPU.
+func (l launch) startsProcesses() bool {
+	return slices.Contains([]string{"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "swift"}, l.kind)
+}
+
+// visible is the list of devices that the program gets. An option of its own may have made another one.
 func (l launch) visible(a around, i int) (Value, bool) {
-	if l.kind == "accelerate" {
-		if ids, ok := option(l.own, "gpu-ids"); ok {
-			return ids, ids.Text != "all"
-		}
+	if k := l.use.First(launchers.Rewrites); k.Effect != "" {
+		return l.value(k), true
 	}
-	for _, name := range masks() {
-		if v, ok := a.effective(i, l.program, name); ok {
-			return v, true
-		}
-	}
-	return Value{}, false
+	return a.maskOf(i, l.program)
 }
 
 func lookDeepspeed(f File) []Finding {
@@ -70,38 +109,52 @@ func lookDeepspeed(f File) []Finding {
 			continue
 		}
 		l, ok := asLaunch(s)
-		if !ok || l.kind != "deepspeed" || l.hosts {
+		chosen := l.use.First(launchers.Ignores)
+		if !ok || l.kind != "deepspeed" || l.hosts || chosen.Effect == "" {
 			continue
 		}
 		mask, given := a.effective(i, l.program, "CUDA_VISIBLE_DEVICES")
-		list := numbers(mask)
-		if !given || !mask.Known || hides(mask) {
+		v := l.value(chosen)
+		if !given || !mask.Known || hides(mask) || !v.Known {
 			continue
 		}
-		for _, name := range []string{"num-gpus", "include", "i", "exclude", "e"} {
-			v, ok := option(l.own, name)
-			if !ok || !v.Known {
-				continue
-			}
-			n, _ := strconv.Atoi(v.Text)
-			_, included, _ := strings.Cut(v.Text, ":")
-			if name == "num-gpus" && first(list, n) || included == mask.Text {
-				continue
-			}
-			all = append(all, Finding{Finding: check.Finding{
-				Seen: "deepspeed ignores CUDA_VISIBLE_DEVICES=" + mask.Text + " because of " + dashes(name) + strings.ReplaceAll(name, "-", "_") + " " + v.Text,
-				Why:  "its own options choose among all GPUs of the machine", Do: "write: deepspeed --include localhost:" + mask.Text}, At: v.At})
-			break
+		n, _ := strconv.Atoi(v.Text)
+		_, included, _ := strings.Cut(v.Text, ":")
+		if strings.HasPrefix(strings.TrimLeft(chosen.Name, "-"), "num") && first(numbers(mask), n) || included == mask.Text {
+			continue
 		}
+		all = append(all, Finding{Finding: check.Finding{
+			Seen: "deepspeed ignores CUDA_VISIBLE_DEVICES=" + mask.Text + " because of " + chosen.Name + " " + v.Text,
+			Why:  "its own options choose among all GPUs of the machine", Do: "write: deepspeed --include localhost:" + mask.Text}, At: v.At})
 	}
 	return all
 }
 
-func dashes(option string) string {
-	if len(option) == 1 {
-		return "-"
+// lookRewritten finds programs that make a list of devices of their own of an option, beside the list that they are
+// given.
+func lookRewritten(f File) []Finding {
+	a := lookAround(f)
+	var all []Finding
+	for i, s := range f.Steps {
+		if s.Do != Command {
+			continue
+		}
+		l := launch{program: started(s)}
+		k := launchers.Read(spelled(s.Words), nil).First(launchers.Rewrites)
+		if k.Effect == "" {
+			continue
+		}
+		mask, given := a.effective(i, l.program, "CUDA_VISIBLE_DEVICES")
+		v := a.constant(i, l.value(k))
+		if !given || !mask.Known || !v.Known || hides(mask) || numbers(v) == nil || v.Text == mask.Text {
+			continue
+		}
+		all = append(all, Finding{Finding: check.Finding{
+			Seen: k.Name + " " + v.Text + " takes the place of CUDA_VISIBLE_DEVICES=" + mask.Text,
+			Why:  "the program sets the variable itself before it uses a GPU, and its numbers count all GPUs of the machine",
+			Do:   "choose in one place: leave one of them out"}, At: v.At})
 	}
-	return "--"
+	return all
 }
 
 func lookCondaMask(f File) []Finding {

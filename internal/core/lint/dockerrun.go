@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	enginecli "gpuard/internal/core/container"
+	"gpuard/internal/core/launchers"
 )
 
 // containerRun is what docker run, podman run or the like is asked for, as far as GPUs are concerned.
@@ -16,6 +17,7 @@ type containerRun struct {
 	nodes   bool   // --device or --privileged lets in device files
 	runtime string
 	env     []Step // Set steps; a name without value is a Set whose value is computed
+	image   Word
 	inside  []Word // the command for the container
 }
 
@@ -49,7 +51,7 @@ func containerCommand(p program) (tool string, words []Word) {
 	default:
 		return "", nil
 	}
-	words = skipOptions(p.args, enginecli.GlobalValues())
+	words = p.args[launchers.SkipOptions(spelled(p.args), 0, enginecli.GlobalValues()):]
 	if len(words) > 0 && words[0].Text == "container" {
 		words = words[1:]
 	}
@@ -74,7 +76,7 @@ func (r *containerRun) options(words []Word) bool {
 		switch {
 		case !w.Known && !strings.HasPrefix(w.Text, "-"):
 			// "$IMAGE" and "${ARGS[@]}" cannot be told apart; the words before are known
-			r.inside = words
+			r.image, r.inside = w, words
 			return true
 		case w.Text == "--":
 			continue
@@ -102,11 +104,26 @@ func (r *containerRun) options(words []Word) bool {
 		case len(w.Text) > 1 && w.Text[0] == '-':
 			words = r.short(w, words)
 		default:
-			r.inside = words
+			r.image, r.inside = w, words
 			return true
 		}
 	}
 	return true
+}
+
+// innerCommand is the command that the container runs, with the program of a well-known image where the words are the
+// options of that.
+func (r containerRun) innerCommand() Step {
+	s := Step{At: r.At, Do: Command, Words: r.inside}
+	if len(r.inside) == 0 || !strings.HasPrefix(r.inside[0].Text, "-") {
+		return s
+	}
+	s.Words = nil
+	for _, word := range launchers.OfImage(r.image.Text) {
+		s.Words = append(s.Words, Word{Text: word, Known: true, At: r.image.At})
+	}
+	s.Words = append(s.Words, r.inside...)
+	return s
 }
 
 // short reads a bundle of one-letter options: -it, -eNAME=value, -itde NAME=value.
@@ -195,12 +212,13 @@ func (r containerRun) share() (n int, ok bool) {
 type request struct {
 	count   int // -1 is all
 	devices []string
-	loose   bool // a device list without the inner quotes: its second entry is read as a count
+	loose   bool // a list without the inner quotes: its second entry is read as a count, and the last count counts
 }
 
 // gpuRequest reads a value of --gpus as docker does (docker/cli: opts/gpus.go).
 func gpuRequest(text string) request {
 	var r request
+	counted := false
 	for _, field := range fields(text) {
 		key, value, given := strings.Cut(field, "=")
 		switch {
@@ -208,7 +226,8 @@ func gpuRequest(text string) request {
 			r.count = -1
 		case !given:
 			n, err := strconv.Atoi(key)
-			r.loose = r.loose || len(r.devices) > 0
+			r.loose = r.loose || len(r.devices) > 0 || counted
+			counted = true
 			if err == nil {
 				r.count = n
 			}

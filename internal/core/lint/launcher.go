@@ -4,104 +4,83 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"gpuard/internal/core/launchers"
 )
 
-// launch is a program that starts one process per GPU, as far as its command line says.
+// launch is a program that uses several GPUs, as far as its command line says.
 type launch struct {
 	program
-	kind  string // "torchrun", "accelerate", "deepspeed", "horovodrun", "vllm", "sglang", "mpirun"
+	kind  string // its first name in the table of launchers: "torchrun", "accelerate", "deepspeed", "vllm", "mpirun"
 	own   []Word // the options of the launcher, without those of the script
-	procs Word   // how many processes, or GPUs, on this machine; empty when that is not on the line
-	hosts bool   // it names other machines, or how many: nothing can be counted here
+	use   launchers.Use
+	hosts bool // it names other machines, or how many: nothing can be counted here
 }
 
-// asLaunch reads a command that starts one process per GPU. The names of options with "-" for "_" are the same:
-//
-//	pytorch/pytorch: torch/distributed/run.py; huggingface/accelerate: src/accelerate/commands/launch.py;
-//	deepspeedai/DeepSpeed: deepspeed/launcher/runner.py; horovod/horovod: horovod/runner/launch.py;
-//	vllm-project/vllm: vllm/engine/arg_utils.py; sgl-project/sglang: python/sglang/srt/server_args.py
-func asLaunch(s Step) (launch, bool) {
+// asLaunch reads a command that uses several GPUs, without the variables around it.
+func asLaunch(s Step) (launch, bool) { return launchIn(s, nil) }
+
+func launchIn(s Step, lookup func(string) (string, bool)) (launch, bool) {
 	l := launch{program: started(s)}
-	args := l.args
-	name := l.name
-	if isPython(name) {
-		i := slices.IndexFunc(args, func(w Word) bool { return w.Text == "-m" })
-		if i < 0 || i+1 >= len(args) || slices.ContainsFunc(args[:i], func(w Word) bool { return !strings.HasPrefix(w.Text, "-") }) {
-			return l.mpi()
+	texts := spelled(s.Words)
+	l.use = launchers.Read(texts, lookup)
+	if !l.use.Launches || l.use.Program == "mpirun" {
+		if !l.ranksUseNCCL() {
+			return l, false
 		}
-		name, args = args[i+1].Text, args[i+2:]
+		l.use = launchers.ReadAt(texts, slices.IndexFunc(texts, isMPI), lookup)
 	}
-	switch name {
-	case "torchrun", "torch.distributed.run", "torch.distributed.launch", "colossalai":
-		l.kind = "torchrun"
-	case "accelerate", "accelerate.commands.launch":
-		l.kind = "accelerate"
-	case "deepspeed", "ds", "deepspeed.launcher.runner":
-		l.kind = "deepspeed"
-	case "horovodrun", "horovod.runner.launch":
-		l.kind = "horovodrun"
-	case "vllm", "vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server":
-		l.kind = "vllm"
-	case "sglang.launch_server", "sglang":
-		l.kind = "sglang"
-	default:
-		return l.mpi()
-	}
-	l.own = args
-	if end := slices.IndexFunc(args, func(w Word) bool {
-		return strings.HasSuffix(w.Text, ".py") || w.Text == "--" || w.Text == "-m" || w.Text == "--module"
-	}); end >= 0 {
-		l.own = args[:end]
-	}
-	l.count()
+	l.kind, l.own = l.use.Program, s.Words[l.use.Own:l.use.End]
+	l.hosts = l.use.First(launchers.Elsewhere).Effect != ""
 	return l, true
 }
 
-// mpi reads mpirun in front of a program that uses NCCL: ranks of other programs may share a GPU, those of NCCL may not
-// (NVIDIA/nccl: src/init.cc).
-func (l launch) mpi() (launch, bool) {
-	if !slices.ContainsFunc(l.by, func(b string) bool { return b == "mpirun" || b == "mpiexec" || b == "orterun" }) {
-		return l, false
-	}
-	if !slices.ContainsFunc(l.Words, func(w Word) bool { return strings.Contains(w.Text, "NCCL_") }) && !strings.HasSuffix(l.name, "_perf") {
-		return l, false
-	}
-	l.kind, l.own = "mpirun", l.Words
-	l.procs, _ = option(l.own, "np", "n")
-	_, l.hosts = option(l.own, "H", "host", "hostfile", "machinefile", "N", "npernode", "map-by", "x-nodes")
-	return l, true
+func isMPI(word string) bool {
+	return slices.Contains([]string{"mpirun", "mpiexec", "orterun"}, word[strings.LastIndex(word, "/")+1:])
 }
 
-func (l *launch) count() {
-	switch l.kind {
-	case "torchrun":
-		l.procs, _ = option(l.own, "nproc-per-node")
-	case "accelerate":
-		l.procs, _ = option(l.own, "num-processes")
-		machines, given := option(l.own, "num-machines")
-		_, hostfile := option(l.own, "deepspeed-hostfile")
-		l.hosts = given && machines.Text != "1" || hostfile
-	case "deepspeed":
-		l.procs, _ = option(l.own, "num-gpus")
-		_, l.hosts = option(l.own, "hostfile", "H")
-	case "horovodrun":
-		l.procs, _ = option(l.own, "np", "num-proc")
-		_, l.hosts = option(l.own, "H", "hosts", "hostfile", "host-discovery-script")
-	case "vllm", "sglang":
-		l.procs, _ = option(l.own, "tensor-parallel-size", "tp", "tp-size")
-		if l.kind == "vllm" {
-			back, _ := option(l.own, "distributed-executor-backend")
-			l.hosts = back.Text == "ray"
+// ranksUseNCCL reports whether mpirun stands before a program that uses NCCL: ranks of other programs may share a GPU,
+// those of NCCL may not (NVIDIA/nccl: src/init.cc).
+func (l launch) ranksUseNCCL() bool {
+	if !slices.ContainsFunc(l.by, isMPI) {
+		return false
+	}
+	return strings.HasSuffix(l.name, "_perf") || slices.ContainsFunc(l.Words, func(w Word) bool { return strings.Contains(w.Text, "NCCL_") })
+}
+
+// launchAt is asLaunch with the variables that command i has.
+func (a around) launchAt(i int) (launch, bool) {
+	p := started(a.Steps[i])
+	return launchIn(a.Steps[i], func(name string) (string, bool) {
+		v, given := a.effective(i, p, name)
+		return v.Text, given && v.Known
+	})
+}
+
+// processes is how many GPUs command i needs on this machine, and where that is written.
+func (l launch) processes(a around, i int) (n int, at Place, ok bool) {
+	n = 1
+	for _, k := range l.use.All(launchers.Counts) {
+		v := Value{Text: k.Value, Known: true, At: l.At}
+		if k.Word >= 0 {
+			v = a.constant(i, l.value(k))
 		}
-		_, nodes := option(l.own, "nnodes")
-		l.hosts = l.hosts || nodes
+		one, err := strconv.Atoi(v.Text)
+		if err != nil || !v.Known || one < 1 {
+			return 0, at, false
+		}
+		if one > 1 || !ok {
+			at = v.At
+		}
+		n, ok = n*one, true
 	}
+	return n, at, ok && !l.hosts
 }
 
-// processes is the number on the line.
-func (l launch) processes() (int, bool) {
-	n, err := strconv.Atoi(l.procs.Text)
-	return n, err == nil && l.procs.Known && !l.hosts && n > 0
+// value is the word that is the value of a key.
+func (l launch) value(k launchers.Key) Word {
+	w, _ := valueOf(l.Words[k.Word:])
+	return w
 }
 
 // onCPU reports whether the command says that it computes without GPUs.
@@ -111,64 +90,4 @@ func (l launch) onCPU() bool {
 		return text == "gloo" || text == "mpi" || strings.HasSuffix(text, "=gloo") || slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("-_=:/,", r) }), "cpu") ||
 			strings.Contains(text, "no-cuda") || strings.Contains(text, "no_cuda")
 	})
-}
-
-// allotted is how many GPUs per machine a Slurm script asks for; ok is false when it does not say, or not per machine.
-// https://slurm.schedmd.com/sbatch.html (--gres, --gpus-per-node, --gpus, --nodes)
-func allotted(f File) (n int, option string, ok bool) {
-	nodes := ""
-	for _, s := range f.Steps {
-		if s.Do != Setting {
-			continue
-		}
-		name, isSlurm := strings.CutPrefix(s.Name, "sbatch.")
-		if !isSlurm {
-			continue
-		}
-		switch name {
-		case "nodes":
-			nodes = s.Value.Text
-		case "gres":
-			for resource := range strings.SplitSeq(s.Value.Text, ",") {
-				if kind, rest, _ := strings.Cut(resource, ":"); kind == "gpu" {
-					if n, ok = gpuCount(rest), true; n < 0 {
-						return 0, "", false
-					}
-					option = "--gres=" + s.Value.Text
-				}
-			}
-		case "gpus-per-node":
-			n, option = gpuCount(s.Value.Text), "--gpus-per-node="+s.Value.Text
-			ok = n > 0
-		case "gpus":
-			if n < 1 {
-				n, option = gpuCount(s.Value.Text), "--gpus="+s.Value.Text
-			}
-		case "exclusive":
-			return 0, "", false
-		}
-	}
-	if strings.HasPrefix(option, "--gpus=") {
-		ok = n > 0 && nodes == "1"
-	}
-	return n, option, ok && n > 0
-}
-
-// gpuCount reads the number after the type: "a100:4", "4", "" for one.
-func gpuCount(text string) int {
-	text, _, _ = strings.Cut(text, "(")
-	if i := strings.LastIndex(text, ":"); i >= 0 {
-		text = text[i+1:]
-	}
-	if text == "" {
-		return 1
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		if strings.ContainsAny(text, ",") {
-			return -1
-		}
-		return 1 // a type alone
-	}
-	return n
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/launchers"
 )
 
 func lookNotExported(f File) []Finding {
@@ -117,7 +118,7 @@ func (p program) shellUsesGPUs() bool {
 	}
 	script, ok := ShellText(Step{Words: p.Words[len(p.Words)-len(p.args)-1:]})
 	words := strings.Fields(script.Value.Text)
-	return ok && !mentions(script.Value.Text, masks()...) && slices.ContainsFunc(words, isLauncher)
+	return ok && !mentions(script.Value.Text, masks()...) && slices.ContainsFunc(words, launchers.IsLauncher)
 }
 
 // handsOn reports whether the value of a variable is among the words of a program that does not just show it.
@@ -151,7 +152,9 @@ func exportedAround(f File, s Step) bool {
 // inBatch reports whether a batch system starts the script with the variables that choose GPUs in its environment: what
 // is exported already stays exported.
 func inBatch(f File) bool {
-	return slices.ContainsFunc(f.Steps, func(s Step) bool { return s.Do == Setting && strings.HasPrefix(s.Name, "sbatch.") })
+	return slices.ContainsFunc(f.Steps, func(s Step) bool {
+		return s.Do == Setting && slices.ContainsFunc(batchSystems(), func(system string) bool { return strings.HasPrefix(s.Name, system) })
+	})
 }
 
 func lookLostInSubshell(f File) []Finding {

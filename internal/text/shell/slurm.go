@@ -6,8 +6,21 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// directives reads the options in #SBATCH comments. Slurm reads them up to the first line that is neither empty nor a
-// comment (https://slurm.schedmd.com/sbatch.html, "Description").
+// batchSystem is one that reads options in comments of a job script.
+type batchSystem struct{ mark, name string }
+
+// batchSystems lists them:
+//
+//	#SBATCH  https://slurm.schedmd.com/sbatch.html ("Description")
+//	#PBS     openpbs/openpbs: doc/man1/qsub.1B
+//	#BSUB    https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=bsub-description
+//	#$       https://manpages.debian.org/unstable/gridengine-client/qsub.1.en.html
+func batchSystems() []batchSystem {
+	return []batchSystem{{"#SBATCH", "sbatch"}, {"#PBS", "pbs"}, {"#BSUB", "bsub"}, {"#$", "sge"}}
+}
+
+// directives reads the options in comments for a batch system. They end at the first line that is neither empty nor a
+// comment.
 func directives(src []byte) []lint.Step {
 	var steps []lint.Step
 	number := 0
@@ -17,18 +30,20 @@ func directives(src []byte) []lint.Step {
 		if trimmed := strings.TrimSpace(line); trimmed != "" && trimmed[0] != '#' {
 			break
 		}
-		rest, ok := strings.CutPrefix(line, "#SBATCH")
-		if !ok || rest == "" || rest[0] != ' ' && rest[0] != '\t' {
-			continue
+		for _, b := range batchSystems() {
+			rest, ok := strings.CutPrefix(line, b.mark)
+			if ok && rest != "" && (rest[0] == ' ' || rest[0] == '\t') {
+				steps = append(steps, b.options(rest, number)...)
+			}
 		}
-		steps = append(steps, options(rest, number, len("#SBATCH"))...)
 	}
 	return steps
 }
 
-// options reads one line of options; offset is the number of bytes before it.
-func options(rest string, line, offset int) []lint.Step {
+// options reads one line of options, rest, after the mark.
+func (b batchSystem) options(rest string, line int) []lint.Step {
 	var steps []lint.Step
+	offset := len(b.mark)
 	open := false // the last option may take the next word as its value
 	for i := 0; i < len(rest); {
 		if rest[i] == ' ' || rest[i] == '\t' {
@@ -49,15 +64,21 @@ func options(rest string, line, offset int) []lint.Step {
 		}
 		word := rest[i:end]
 		at := lint.Place{Line: line, Column: offset + i + 1, EndLine: line, EndColumn: offset + end + 1}
-		switch name, value, given := option(word); {
+		name, value, given := b.option(word)
+		switch {
 		case name != "":
 			open = !given
-			steps = append(steps, lint.Step{At: at, Do: lint.Setting, Name: "sbatch." + name, How: "#SBATCH",
+			steps = append(steps, lint.Step{At: at, Do: lint.Setting, Name: b.name + "." + name, How: b.mark,
 				Value: lint.Value{Text: value, Known: true, At: at, Raw: word}})
 		case open:
 			last := &steps[len(steps)-1]
 			last.Value, open = lint.Value{Text: strings.Trim(word, `"'`), Known: true, At: at, Raw: word}, false
 			last.At.EndColumn = at.EndColumn
+		case b.name == "sge" && len(steps) > 0 && steps[len(steps)-1].Name == "sge.pe": // -pe NAME SLOTS
+			last := &steps[len(steps)-1]
+			last.Value.Text += " " + word
+			last.Value.Raw += rest[last.Value.At.EndColumn-offset-1:i] + word
+			last.At.EndColumn, last.Value.At.EndColumn = at.EndColumn, at.EndColumn
 		}
 		i = end
 	}
@@ -65,7 +86,16 @@ func options(rest string, line, offset int) []lint.Step {
 }
 
 // option splits a word into the long name of an option and its value; the name is "" when it is no option.
-func option(word string) (name, value string, given bool) {
+func (b batchSystem) option(word string) (name, value string, given bool) {
+	if b.name != "sbatch" && len(word) > 1 && word[0] == '-' {
+		if b.name == "pbs" && len(word) > 2 {
+			return word[1:2], strings.Trim(word[2:], `"'`), true
+		}
+		return word[1:], "", false
+	}
+	if b.name == "sbatch" && (word == "hetjob" || word == "packjob") {
+		return word, "", true
+	}
 	if long, ok := strings.CutPrefix(word, "--"); ok {
 		name, value, given = strings.Cut(long, "=")
 		return name, strings.Trim(value, `"'`), given

@@ -1,0 +1,194 @@
+// Package launchers knows what programs do with the list of visible devices: which option says how many GPUs a command
+// needs, which chooses another list, which names a device inside the list and which outside of it, and which programs
+// hand no variables on.
+//
+//	use := launchers.Read([]string{"torchrun", "--nproc_per_node", "4", "train.py"}, nil)
+//	use.First(launchers.Counts).Value // "4"
+//
+// It reads words, and neither files nor the environment of this process.
+package launchers
+
+import (
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Effect is what a program, an option or a variable does with the list of visible devices.
+type Effect string
+
+// The effects.
+const (
+	Counts    Effect = "counts"    // the value is a number of GPUs of this machine, times those of the program's other keys
+	Rewrites  Effect = "rewrites"  // the value is the new list, which counts all GPUs of the machine
+	Inside    Effect = "inside"    // the value is a number within the list
+	Own       Effect = "own"       // the value counts devices in an order of its own, as EGL and Vulkan do
+	Ignores   Effect = "ignores"   // the GPUs are chosen by another process, or among all of the machine
+	Drops     Effect = "drops"     // what it starts does not get the variable
+	Elsewhere Effect = "elsewhere" // other machines take part, so that nothing can be counted here
+)
+
+// Row is one thing that a program does with the list.
+type Row struct {
+	Programs string // names of a program, of a Python module or of a script, with blanks between
+	Keys     string // its options without dashes and with "-" for "_", "$NAME" a variable, "name=" a word name=value, "+name" a word; "" always
+	Effect   Effect
+	Except   string // a value with which the key has no effect
+	Unless   string // an option with which it has none
+	From     string // the source
+}
+
+// Key is a row's key as it is written in a command, or a variable that the row names.
+type Key struct {
+	Row
+	Name  string // as written: "--gpu_ids", "NPROC_PER_NODE"; "" for what a program does always
+	Value string
+	Word  int // of the name, counted in the command; -1 for a variable
+}
+
+// Use is what a command does with GPUs.
+type Use struct {
+	Program  string // the first name in its rows, such as "torchrun"; "" for a program without rows
+	Launches bool   // it can use several GPUs, in a process each or split over them
+	Own, End int    // the words of its own options, without those of a script that it starts
+	Keys     []Key
+}
+
+// First is the first key with the effect; its row is empty where there is none.
+func (u Use) First(e Effect) Key {
+	if all := u.All(e); len(all) > 0 {
+		return all[0]
+	}
+	return Key{Word: -1}
+}
+
+// All is the keys with the effect, in the order of the table.
+func (u Use) All(e Effect) []Key {
+	return slices.DeleteFunc(slices.Clone(u.Keys), func(k Key) bool { return k.Effect != e })
+}
+
+// Needs is how many GPUs of this machine a command needs; ok is false where its words do not say.
+func (u Use) Needs() (n int, ok bool) {
+	n = 1
+	for _, k := range u.All(Counts) {
+		one, err := strconv.Atoi(k.Value)
+		if err != nil || one < 1 {
+			return 0, false
+		}
+		n, ok = n*one, true
+	}
+	return n, ok && u.First(Elsewhere).Effect == ""
+}
+
+// Read reads a command. A computed word, as "$PYTHON", is known by its "$". lookup is the environment, or nil.
+func Read(words []string, lookup func(name string) (string, bool)) Use {
+	return ReadAt(words, Start(words).At, lookup)
+}
+
+// ReadAt reads the program in the word at, whatever it starts itself.
+func ReadAt(words []string, at int, lookup func(name string) (string, bool)) Use {
+	u := Use{Own: len(words)}
+	if at >= len(words) {
+		return u
+	}
+	name, first := path.Base(words[at]), at+1
+	if IsPython(name) {
+		if i := moduleOf(words[at:]); i > 0 {
+			name, first = words[at+i], at+i+1
+		} else if i := scriptOf(words[at:]); i > 0 {
+			name, first = path.Base(words[at+i]), at+i+1
+		}
+	}
+	u.Own, u.End = first, ownEnd(name, words, first)
+	for _, r := range table() {
+		programs := strings.Fields(r.Programs)
+		switch {
+		case slices.Contains(programs, name):
+			u.Program = programs[0]
+			u.Launches = u.Launches || r.Effect == Counts
+		case programs[0] != anyProgram:
+			continue
+		}
+		if k, ok := r.find(words[:u.End], first, lookup); ok {
+			u.Keys = append(u.Keys, k)
+		}
+	}
+	return u
+}
+
+// Dropper is the first program on the way to the one that is started that hands no variables on to it, or that asks
+// another process to compute. at is its word.
+func Dropper(words []string) (k Key, at int, ok bool) {
+	s := Start(words)
+	for _, at := range append(s.By, s.At) {
+		for _, k := range ReadAt(words, at, nil).Keys {
+			if k.Effect == Drops || k.Effect == Ignores {
+				return k, at, true
+			}
+		}
+	}
+	return Key{}, 0, false
+}
+
+// find is the row's key among words from first on, or in the environment.
+func (r Row) find(words []string, first int, lookup func(string) (string, bool)) (Key, bool) {
+	keys := strings.Fields(r.Keys)
+	if r.Unless != "" && slices.ContainsFunc(words[first:], func(w string) bool { return slices.Contains(strings.Fields(r.Unless), optionName(w)) }) {
+		return Key{}, false
+	}
+	if len(keys) == 0 {
+		return Key{Row: r, Word: -1}, true
+	}
+	for i := first; i < len(words); i++ {
+		name, value, given := strings.Cut(words[i], "=")
+		option := optionName(words[i])
+		switch {
+		case given && slices.Contains(keys, name+"="):
+		case slices.Contains(keys, "+"+words[i]):
+			return Key{Row: r, Name: words[i], Word: i}, true
+		case option == "" || !slices.Contains(keys, option):
+			continue
+		case !given && i+1 < len(words):
+			value = words[i+1]
+		}
+		if r.Except == "" || value != r.Except {
+			return Key{Row: r, Name: name, Value: value, Word: i}, true
+		}
+	}
+	for _, key := range keys {
+		variable, is := strings.CutPrefix(key, "$")
+		if !is || lookup == nil {
+			continue
+		}
+		if value, set := lookup(variable); set {
+			return Key{Row: r, Name: variable, Value: value, Word: -1}, true
+		}
+	}
+	return Key{}, false
+}
+
+// optionName is the name of an option without its value, as the table has it; "" for another word.
+func optionName(word string) string {
+	if len(word) < 2 || word[0] != '-' {
+		return ""
+	}
+	name, _, _ := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	return strings.ReplaceAll(name, "_", "-")
+}
+
+// ownEnd is where the options of a launcher end and those of the program begin that it starts.
+func ownEnd(name string, words []string, first int) int {
+	for i := first; i < len(words); i++ {
+		switch w := words[i]; {
+		case slices.Contains([]string{"apptainer", "singularity"}, name):
+			if strings.HasSuffix(w, ".sif") || strings.HasSuffix(w, ".simg") || strings.HasSuffix(w, ".img") || strings.Contains(w, "://") {
+				return i
+			}
+		case slices.Contains([]string{"llama-server", "llama-cli", "llama-bench", "ffmpeg"}, name): // -m names a model there
+		case strings.HasSuffix(w, ".py"), w == "--", w == "-m", w == "--module":
+			return i
+		}
+	}
+	return len(words)
+}

@@ -1,0 +1,203 @@
+package launchers
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Started is the program that a command starts in the end, behind env, sudo, nohup and the like.
+type Started struct {
+	At      int      // its word; the number of words where there is none
+	By      []int    // the words of the programs before it
+	Changes []Change // what env and sudo do to its variables, in their order
+	Sudo    int      // the word sudo; -1 without
+	Kept    []string // variables that sudo lets through; "*" all
+}
+
+// Change is one of the variables that a command gives its program, or takes from it.
+type Change struct {
+	Word  int
+	Name  string // "*" for all
+	By    string // "env", "env -u", "env -i" or "sudo"
+	Unset bool
+}
+
+// Name is that of the program without its folder; "" where it is computed, or where there is none.
+func (s Started) Name(words []string) string {
+	if s.At >= len(words) || strings.Contains(words[s.At], "$") {
+		return ""
+	}
+	return path.Base(words[s.At])
+}
+
+// Start skips programs that start another one. If their options cannot be told apart from the other program, it searches
+// for a known name.
+func Start(words []string) Started {
+	s := Started{Sudo: -1}
+	for s.At < len(words) && !strings.Contains(words[s.At], "$") {
+		at := s.At
+		next, through := s.peel(path.Base(words[at]), words, at)
+		if !through {
+			return s
+		}
+		s.By, s.At = append(s.By, at), next
+	}
+	return s
+}
+
+// wrapper says which options of a program that starts another one take the next word, and how many words are between
+// its options and the program.
+type wrapper struct{ takes, between string }
+
+func wrapperOf(name string) (w wrapper, ok bool) {
+	switch name {
+	case "nohup", "setsid", "builtin", "command", "catchsegv", "unbuffer", "eatmydata", "winpty":
+		return wrapper{}, true
+	case "exec":
+		return wrapper{takes: "-a"}, true
+	case "time":
+		return wrapper{takes: "-f -o --format --output"}, true
+	case "nice":
+		return wrapper{takes: "-n --adjustment"}, true
+	case "ionice":
+		return wrapper{takes: "-c -n -t --class --classdata"}, true
+	case "stdbuf":
+		return wrapper{takes: "-i -o -e --input --output --error"}, true
+	case "timeout":
+		return wrapper{takes: "-s -k --signal --kill-after", between: "1"}, true
+	case "chrt", "taskset":
+		return wrapper{between: "1"}, true
+	case "numactl":
+		return wrapper{takes: "-N -m -C -i -p --cpunodebind --membind --physcpubind --interleave --preferred --localalloc"}, true
+	case "xvfb-run":
+		return wrapper{takes: "-n -e -f -p -s -w --server-num --error-file --auth-file --xauth-protocol --server-args --wait"}, true
+	case "pipenv", "poetry", "pdm", "rye", "hatch":
+		return wrapper{between: "run"}, true
+	case "strace":
+		return wrapper{takes: "-o -e -p -s -u"}, true
+	case "proxychains4":
+		return wrapper{takes: "-f"}, true
+	}
+	return wrapper{}, false
+}
+
+// isSearched reports whether a program starts another one after options that differ between versions.
+func isSearched(name string) bool {
+	return slices.Contains([]string{"srun", "mpirun", "mpiexec", "orterun", "mpiexec.hydra", "nsys", "ncu", "nvprof", "rocprof", "rocprofv3", "uv", "conda", "mamba", "micromamba", "pixi", "xargs",
+		"compute-sanitizer", "cuda-gdb", "gdb", "tmux", "screen", "ccrun", "flock", "runuser", "su", "doas", "systemd-run", "apptainer", "singularity"}, name)
+}
+
+// TakesProgram reports whether the next word after a program and its options is the name of a program, for which an
+// assignment NAME=value is taken there.
+func TakesProgram(name string) bool {
+	w, ok := wrapperOf(name)
+	return ok && w.between != "run" || slices.Contains([]string{"srun", "mpirun", "mpiexec", "orterun", "mpiexec.hydra"}, name)
+}
+
+// peel takes one such program off: next is the word of the program that it starts. through is false when it starts
+// nothing else.
+func (s *Started) peel(name string, words []string, at int) (next int, through bool) {
+	switch name {
+	case "env":
+		return s.env(words, at+1)
+	case "sudo":
+		s.Sudo = at
+		return s.elevate(words, at+1)
+	}
+	if isSearched(name) {
+		if slices.Contains([]string{"conda", "mamba", "micromamba", "uv", "pixi"}, name) && (at+1 >= len(words) || words[at+1] != "run") {
+			return 0, false // installs it
+		}
+		i := slices.IndexFunc(words[at+1:], func(w string) bool {
+			return !strings.Contains(w, "$") && (IsLauncher(path.Base(w)) || strings.HasSuffix(w, ".py")) || w == "env"
+		})
+		return at + 1 + i, i >= 0
+	}
+	w, ok := wrapperOf(name)
+	if !ok || at+1 == len(words) {
+		return 0, false
+	}
+	next = SkipOptions(words, at+1, strings.Fields(w.takes))
+	switch {
+	case w.between == "1" && next < len(words):
+		if name == "taskset" && strings.Contains(words[at+1], "p") && strings.HasPrefix(words[at+1], "-") {
+			return 0, false // of a process that runs already
+		}
+		next++
+	case w.between != "" && w.between != "1":
+		if next >= len(words) || words[next] != w.between {
+			return 0, false
+		}
+		next = SkipOptions(words, next+1, nil)
+	}
+	return next, next < len(words)
+}
+
+// SkipOptions is the word after the options from first on, and after the values of those that take one.
+func SkipOptions(words []string, first int, takes []string) int {
+	for first < len(words) && len(words[first]) > 1 && words[first][0] == '-' {
+		option := words[first]
+		first++
+		if option == "--" {
+			break
+		}
+		if slices.Contains(takes, option) && first < len(words) {
+			first++
+		}
+	}
+	return first
+}
+
+// assigns is the name in a word NAME=value; "" for another word.
+func assigns(word string) string {
+	name, _, ok := strings.Cut(word, "=")
+	if !ok || !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(name) {
+		return ""
+	}
+	return name
+}
+
+func (s *Started) env(words []string, first int) (int, bool) {
+	for i := first; i < len(words); i++ {
+		switch w := words[i]; {
+		case w == "-" || w == "-i" || w == "--ignore-environment":
+			s.Changes = append(s.Changes, Change{Word: i, Name: "*", By: "env -i", Unset: true})
+		case (w == "-u" || w == "--unset") && i+1 < len(words):
+			s.Changes = append(s.Changes, Change{Word: i, Name: words[i+1], By: "env -u", Unset: true})
+			i++
+		case strings.HasPrefix(w, "--unset="):
+			s.Changes = append(s.Changes, Change{Word: i, Name: strings.TrimPrefix(w, "--unset="), By: "env -u", Unset: true})
+		case (w == "-C" || w == "--chdir") && i+1 < len(words):
+			i++
+		case strings.HasPrefix(w, "-"):
+		case assigns(w) != "":
+			s.Changes = append(s.Changes, Change{Word: i, Name: assigns(w), By: "env"})
+		default:
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+func (s *Started) elevate(words []string, first int) (int, bool) {
+	takes := strings.Fields("-C -c -D -g -h -p -R -r -t -T -U -u --close-from --chdir --group --host --prompt --chroot --role --type --command-timeout --other-user --user")
+	for i := first; i < len(words); i++ {
+		switch w := words[i]; {
+		case strings.HasPrefix(w, "--preserve-env="):
+			s.Kept = append(s.Kept, strings.Split(strings.TrimPrefix(w, "--preserve-env="), ",")...)
+		case w == "--preserve-env", strings.HasPrefix(w, "-") && !strings.HasPrefix(w, "--") && strings.Contains(w, "E"):
+			s.Kept = append(s.Kept, "*")
+		case slices.Contains(takes, w) && i+1 < len(words):
+			i++
+		case strings.HasPrefix(w, "-"):
+		case assigns(w) != "":
+			s.Kept = append(s.Kept, assigns(w))
+			s.Changes = append(s.Changes, Change{Word: i, Name: assigns(w), By: "sudo"})
+		default:
+			return i, true
+		}
+	}
+	return 0, false
+}

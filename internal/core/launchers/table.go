@@ -1,0 +1,114 @@
+package launchers
+
+import (
+	"slices"
+	"strings"
+)
+
+// table is what programs do with the list of visible devices.
+func table() []Row {
+	return slices.Concat(trainers(), servers(), tools(), crossings(), variables())
+}
+
+const (
+	torchrun   = "torchrun torch.distributed.run torch.distributed.launch colossalai"
+	accelerate = "accelerate accelerate.commands.launch trl"
+	deepspeed  = "deepspeed ds deepspeed.launcher.runner"
+	horovod    = "horovodrun horovod.runner.launch"
+	vllm       = "vllm vllm.entrypoints.openai.api_server vllm.entrypoints.api_server"
+	sglang     = "sglang sglang.launch_server"
+	llama      = "llama-server llama-cli llama-bench"
+	shards     = "text-generation-launcher"
+)
+
+// trainers start one process for each GPU.
+func trainers() []Row {
+	return []Row{
+		{Programs: torchrun, Keys: "nproc-per-node $PET_NPROC_PER_NODE", Effect: Counts, From: "pytorch/pytorch: torch/distributed/run.py"},
+		{Programs: accelerate, Keys: "num-processes", Effect: Counts, From: "huggingface/accelerate: src/accelerate/commands/launch.py"},
+		{Programs: accelerate, Keys: "num-machines", Except: "1", Effect: Elsewhere, From: "huggingface/accelerate: src/accelerate/commands/launch.py"},
+		{Programs: accelerate, Keys: "deepspeed-hostfile", Effect: Elsewhere, From: "huggingface/accelerate: src/accelerate/commands/launch.py"},
+		{Programs: accelerate, Keys: "gpu-ids", Except: "all", Effect: Rewrites, From: "huggingface/accelerate: src/accelerate/utils/launch.py"},
+		{Programs: deepspeed, Keys: "num-gpus", Effect: Counts, From: "deepspeedai/DeepSpeed: deepspeed/launcher/runner.py"},
+		{Programs: deepspeed, Keys: "hostfile H", Effect: Elsewhere, From: "deepspeedai/DeepSpeed: deepspeed/launcher/runner.py"},
+		{Programs: deepspeed, Keys: "num-gpus include i exclude e", Effect: Ignores, From: "deepspeedai/DeepSpeed: deepspeed/launcher/runner.py"},
+		{Programs: horovod, Keys: "np num-proc", Effect: Counts, From: "horovod/horovod: horovod/runner/launch.py"},
+		{Programs: horovod, Keys: "H hosts hostfile host-discovery-script", Effect: Elsewhere, From: "horovod/horovod: horovod/runner/launch.py"},
+		{Programs: "mpirun mpiexec orterun", Keys: "np n", Effect: Counts, From: "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html"},
+		{Programs: "mpirun mpiexec orterun", Keys: "H host hostfile machinefile N npernode map-by x-nodes", Effect: Elsewhere, From: "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html"},
+		{Programs: "swift", Keys: "$NPROC_PER_NODE", Effect: Counts, From: "modelscope/ms-swift: swift/cli/main.py"},
+		{Programs: "ray", Keys: "num-gpus", Effect: Counts, From: "ray-project/ray: python/ray/_private/resource_spec.py"},
+	}
+}
+
+// servers of models split one over several GPUs.
+func servers() []Row {
+	return []Row{
+		{Programs: vllm, Keys: "tensor-parallel-size tp", Effect: Counts, From: "vllm-project/vllm: vllm/engine/arg_utils.py"},
+		{Programs: vllm, Keys: "pipeline-parallel-size pp", Effect: Counts, From: "vllm-project/vllm: vllm/engine/arg_utils.py"},
+		{Programs: vllm, Keys: "data-parallel-size dp", Effect: Counts, From: "vllm-project/vllm: vllm/engine/arg_utils.py"},
+		{Programs: vllm, Keys: "distributed-executor-backend data-parallel-backend", Except: "mp", Effect: Elsewhere, From: "vllm-project/vllm: vllm/engine/arg_utils.py"},
+		{Programs: vllm, Keys: "nnodes data-parallel-size-local dpl data-parallel-address dpa data-parallel-rank dpn headless", Except: "1", Effect: Elsewhere, From: "vllm-project/vllm: vllm/engine/arg_utils.py"},
+		{Programs: sglang, Keys: "tensor-parallel-size tp tp-size", Effect: Counts, From: "sgl-project/sglang: python/sglang/srt/server_args.py"},
+		{Programs: sglang, Keys: "pipeline-parallel-size pp pp-size", Effect: Counts, From: "sgl-project/sglang: python/sglang/srt/server_args.py"},
+		{Programs: sglang, Keys: "data-parallel-size dp dp-size", Unless: "enable-dp-attention", Effect: Counts, From: "sgl-project/sglang: python/sglang/srt/server_args.py"},
+		{Programs: sglang, Keys: "base-gpu-id", Effect: Inside, From: "sgl-project/sglang: python/sglang/srt/entrypoints/engine.py"},
+		{Programs: sglang, Keys: "nnodes", Except: "1", Effect: Elsewhere, From: "sgl-project/sglang: python/sglang/srt/server_args.py"},
+		{Programs: "lmdeploy", Keys: "tp", Effect: Counts, From: "InternLM/lmdeploy: lmdeploy/cli/utils.py"},
+		{Programs: "lmdeploy", Keys: "nnodes dp ep", Except: "1", Effect: Elsewhere, From: "InternLM/lmdeploy: lmdeploy/cli/utils.py"},
+		{Programs: shards, Keys: "num-shard $NUM_SHARD", Effect: Counts, From: "huggingface/text-generation-inference: server/text_generation_server/utils/dist.py"},
+		{Programs: llama, Keys: "main-gpu mg", Effect: Inside, From: "ggml-org/llama.cpp: docs/multi-gpu.md"},
+		{Programs: "ollama", Keys: "+run +pull +list +ps +show +stop +create", Effect: Ignores, From: "ollama/ollama: docs/gpu.mdx"},
+	}
+}
+
+// tools use one GPU, or those that an option names.
+func tools() []Row {
+	return []Row{
+		{Programs: "main.py", Keys: "cuda-device", Effect: Rewrites, From: "comfyanonymous/ComfyUI: main.py"},
+		{Programs: "launch.py webui.py webui.sh", Keys: "device-id", Effect: Inside, From: "AUTOMATIC1111/stable-diffusion-webui: modules/devices.py"},
+		{Programs: "yolo", Keys: "device=", Effect: Rewrites, From: "ultralytics/ultralytics: ultralytics/utils/torch_utils.py"},
+		{Programs: "ffmpeg", Keys: "hwaccel-device", Effect: Inside, From: "FFmpeg/FFmpeg: libavutil/hwcontext_cuda.c"},
+		{Programs: "ffmpeg", Keys: "gpu", Except: "any", Effect: Inside, From: "FFmpeg/FFmpeg: libavcodec/nvenc.c"},
+	}
+}
+
+// crossings start a program in an environment of another kind.
+func crossings() []Row {
+	return []Row{
+		{Programs: "ssh", Effect: Drops, From: "https://man.openbsd.org/ssh_config.5 (SendEnv)"},
+		{Programs: "su", Keys: "+- l login", Effect: Drops, From: "https://man7.org/linux/man-pages/man1/su.1.html"},
+		{Programs: "systemd-run", Unless: "scope", Effect: Drops, From: "https://www.freedesktop.org/software/systemd/man/latest/systemd-run.html"},
+		{Programs: "docker podman podman-remote nerdctl", Keys: "+exec", Effect: Drops, From: "https://docs.docker.com/reference/cli/docker/container/exec/#env"},
+		{Programs: "kubectl oc", Keys: "+exec", Effect: Drops, From: "https://kubernetes.io/docs/reference/kubectl/generated/kubectl_exec/"},
+		{Programs: "apptainer singularity", Keys: "cleanenv e containall C", Effect: Drops, From: "apptainer/apptainer: cmd/internal/cli/action_flags.go"},
+		{Programs: "env", Keys: "i ignore-environment +-", Effect: Drops, From: "https://www.gnu.org/software/coreutils/manual/html_node/env-invocation.html"},
+	}
+}
+
+// anyProgram stands for a program of any name.
+const anyProgram = "*"
+
+// variables choose a device apart from the list. MuJoCo follows the list since it maps the devices of EGL to those of
+// CUDA, where the driver tells them.
+func variables() []Row {
+	return []Row{
+		{Programs: anyProgram, Keys: "$MUJOCO_EGL_DEVICE_ID", Effect: Own, From: "google-deepmind/mujoco: python/mujoco/egl/__init__.py"},
+		{Programs: anyProgram, Keys: "$GGML_VK_VISIBLE_DEVICES", Effect: Own, From: "ggml-org/llama.cpp: ggml/src/ggml-vulkan/ggml-vulkan.cpp"},
+	}
+}
+
+// OfImage is the program that a well-known image of a container starts its command's options with; nil for others.
+func OfImage(image string) []string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(image, "docker.io/"), "@")
+	if i := strings.LastIndex(name, ":"); i > strings.LastIndex(name, "/") {
+		name = name[:i]
+	}
+	switch name {
+	case "vllm/vllm-openai": // vllm-project/vllm: docker/Dockerfile
+		return []string{"vllm", "serve"}
+	case "ghcr.io/huggingface/text-generation-inference": // huggingface/text-generation-inference: Dockerfile
+		return []string{shards}
+	}
+	return nil
+}

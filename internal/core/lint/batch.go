@@ -1,0 +1,169 @@
+package lint
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// batch is what a job script asks its batch system for.
+type batch struct {
+	gpus   int    // at most on one machine; 0 where the script does not say
+	option string // that says it
+	tasks  int    // of the job on each machine; 0 unknown
+	many   bool   // more than one task, wherever they are
+	slurm  bool
+}
+
+// batchSystems lists the prefixes of settings that are read from comments of job scripts.
+func batchSystems() []string { return []string{"sbatch.", "pbs.", "bsub.", "sge."} }
+
+// batchOf reads the settings of a job script.
+func batchOf(f File) batch {
+	var b batch
+	slots := 1
+	for _, s := range f.Steps {
+		if s.Do != Setting {
+			continue
+		}
+		text, n := s.Value.Text, 0
+		switch s.Name {
+		case "pbs.l":
+			n = pbsGPUs(text)
+		case "bsub.gpu":
+			n = lsfGPUs(text)
+		case "sge.l":
+			n = sgeGPUs(text)
+		case "sge.pe":
+			slots = countAtEnd(text)
+			continue
+		}
+		if n > 0 {
+			b.gpus, b.option = n, "-"+s.Name[strings.Index(s.Name, ".")+1:]+" "+text
+		}
+	}
+	if slots < 1 {
+		b.gpus = 0
+	}
+	if strings.HasPrefix(b.option, "-l") {
+		b.gpus *= slots // a consumable counts for each slot, unless the site says otherwise
+	}
+	slurmOf(f, &b)
+	return b
+}
+
+// slurmOf reads what sbatch is asked for: https://slurm.schedmd.com/sbatch.html (--gres, --gpus, --gpus-per-node,
+// --gpus-per-task, --nodes, --ntasks).
+func slurmOf(f File, b *batch) {
+	said := map[string]string{}
+	for _, s := range f.Steps {
+		if name, ours := strings.CutPrefix(s.Name, "sbatch."); ours && s.Do == Setting {
+			said[name], b.slurm = s.Value.Text, true
+		}
+	}
+	if !b.slurm {
+		return
+	}
+	number := func(name string) int {
+		n, _ := strconv.Atoi(said[name])
+		return n
+	}
+	tasks, each := number("ntasks"), number("ntasks-per-node")
+	nodes, several := said["nodes"]
+	b.many = tasks > 1 || each > 1 || several && nodes != "1"
+	b.tasks = each
+	if each == 0 && nodes == "1" {
+		b.tasks = tasks
+	}
+	for _, unknown := range []string{"exclusive", "hetjob", "packjob", "gpus-per-socket"} {
+		if _, set := said[unknown]; set {
+			return
+		}
+	}
+	for resource := range strings.SplitSeq(said["gres"], ",") {
+		if kind, rest, _ := strings.Cut(resource, ":"); kind == "gpu" {
+			b.gpus, b.option = b.gpus+gpuCount(rest), "--gres="+said["gres"]
+		}
+	}
+	for _, name := range []string{"gpus-per-node", "gpus", "gpus-per-task"} {
+		value, set := said[name]
+		if !set || b.option != "" {
+			continue
+		}
+		b.gpus, b.option = gpuCount(value), "--"+name+"="+value
+		if name == "gpus-per-task" {
+			b.gpus *= max(tasks, each)
+		}
+	}
+	b.gpus = max(0, b.gpus)
+}
+
+// tasksOf is how many times srun starts a launcher on one machine; 1 where it says so itself.
+func (b batch) tasksOf(l launch) int {
+	if !slices.Contains(l.by, "srun") || b.tasks < 2 {
+		return 1
+	}
+	_, own := option(l.Words, "n", "ntasks", "ntasks-per-node", "N", "nodes", "overlap")
+	if own {
+		return 1
+	}
+	return b.tasks
+}
+
+// gpuCount reads the number after the type: "a100:4", "4", "" for one; -1 where it is none.
+func gpuCount(text string) int {
+	text, _, _ = strings.Cut(text, "(")
+	if i := strings.LastIndex(text, ":"); i >= 0 {
+		text = text[i+1:]
+	}
+	if text == "" {
+		return 1
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		if strings.ContainsAny(text, ",$") {
+			return -1000
+		}
+		return 1 // a type alone
+	}
+	return n
+}
+
+// pbsGPUs reads the value of -l: "ngpus=1", "select=2:ncpus=8:ngpus=4+1:ngpus=2", and Torque's "nodes=1:ppn=8:gpus=2".
+// Several chunks may be on one machine (https://help.altair.com/2022.1.0/PBS%20Professional/PBSUserGuide2022.1.pdf).
+func pbsGPUs(text string) (n int) {
+	for item := range strings.SplitSeq(text, ",") {
+		for chunk := range strings.SplitSeq(item, "+") {
+			first, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(chunk, "select="), "nodes="), ":")
+			times, err := strconv.Atoi(first)
+			if err != nil {
+				times = 1
+			}
+			n += times * namedCount(strings.Split(chunk, ":"), "ngpus", "gpus")
+		}
+	}
+	return n
+}
+
+// lsfGPUs reads the value of -gpu: "num=2:mode=exclusive_process", GPUs on each machine. Those of each task are not
+// counted (https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=options-gpu).
+func lsfGPUs(text string) int { return namedCount(strings.Split(text, ":"), "num") }
+
+// sgeGPUs reads the value of -l: "gpu=1,h_rt=10:00:00". The name is the site's own.
+func sgeGPUs(text string) int { return namedCount(strings.Split(text, ","), "gpu", "gpus", "ngpus") }
+
+func namedCount(items []string, names ...string) int {
+	for _, item := range items {
+		if name, value, _ := strings.Cut(item, "="); slices.Contains(names, name) {
+			n, _ := strconv.Atoi(value)
+			return n
+		}
+	}
+	return 0
+}
+
+// countAtEnd is the number at the end of "smp 4"; 0 for a range.
+func countAtEnd(text string) int {
+	n, _ := strconv.Atoi(text[strings.LastIndex(text, " ")+1:])
+	return n
+}
