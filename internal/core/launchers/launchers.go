@@ -24,8 +24,8 @@ const (
 	Rewrites  Effect = "rewrites"  // the value is the new list, which counts all GPUs of the machine
 	Inside    Effect = "inside"    // the value is a number within the list
 	Own       Effect = "own"       // the value counts devices in an order of its own, as EGL and Vulkan do
-	Ignores   Effect = "ignores"   // the GPUs are chosen by another process, or among all of the machine
-	Drops     Effect = "drops"     // what it starts does not get the variable
+	Ignores   Effect = "ignores"   // the value chooses among all GPUs of the machine
+	Drops     Effect = "drops"     // what computes does not get the variable
 	Elsewhere Effect = "elsewhere" // other machines take part, so that nothing can be counted here
 )
 
@@ -36,6 +36,7 @@ type Row struct {
 	Effect   Effect
 	Except   string // a value with which the key has no effect
 	Unless   string // an option with which it has none
+	Instead  string // what to write where the effect is Drops
 	From     string // the source
 }
 
@@ -117,13 +118,12 @@ func ReadAt(words []string, at int, lookup func(name string) (string, bool)) Use
 	return u
 }
 
-// Dropper is the first program on the way to the one that is started that hands no variables on to it, or that asks
-// another process to compute. at is its word.
+// Dropper is the first program on the way to the one that is started that hands no variables on to it. at is its word.
 func Dropper(words []string) (k Key, at int, ok bool) {
 	s := Start(words)
 	for _, at := range append(s.By, s.At) {
 		for _, k := range ReadAt(words, at, nil).Keys {
-			if k.Effect == Drops || k.Effect == Ignores {
+			if k.Effect == Drops {
 				return k, at, true
 			}
 		}

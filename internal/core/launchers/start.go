@@ -20,7 +20,7 @@ type Started struct {
 type Change struct {
 	Word  int
 	Name  string // "*" for all
-	By    string // "env", "env -u", "env -i" or "sudo"
+	By    string // "env", "env -u", "env -i", "sudo", or the option before it: "--env"
 	Unset bool
 }
 
@@ -107,6 +107,7 @@ func (s *Started) peel(name string, words []string, at int) (next int, through b
 		return s.elevate(words, at+1)
 	}
 	if isSearched(name) {
+		s.handOver(name, words, at+1)
 		if slices.Contains([]string{"conda", "mamba", "micromamba", "uv", "pixi"}, name) && (at+1 >= len(words) || words[at+1] != "run") {
 			return 0, false // installs it
 		}
@@ -133,6 +134,23 @@ func (s *Started) peel(name string, words []string, at int) (next int, through b
 		next = SkipOptions(words, next+1, nil)
 	}
 	return next, next < len(words)
+}
+
+// handOver reads the variables that apptainer and systemd-run set for their program.
+func (s *Started) handOver(name string, words []string, first int) {
+	keys := map[string][]string{"apptainer": {"env"}, "singularity": {"env"}, "systemd-run": {"E", "setenv"}}[name]
+	for i := first; i < len(words) && len(keys) > 0; i++ {
+		_, value, given := strings.Cut(words[i], "=")
+		if !slices.Contains(keys, optionName(words[i])) {
+			continue
+		}
+		if !given && i+1 < len(words) {
+			value = words[i+1]
+		}
+		if assigns(value) != "" && strings.Count(value, "=") == 1 { // apptainer splits more than one at their commas
+			s.Changes = append(s.Changes, Change{Word: i, Name: assigns(value), By: "--" + optionName(words[i])})
+		}
+	}
 }
 
 // SkipOptions is the word after the options from first on, and after the values of those that take one.

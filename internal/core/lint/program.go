@@ -35,6 +35,9 @@ func started(s Step) program {
 	}
 	for _, c := range l.Changes {
 		w := s.Words[c.Word]
+		if strings.HasPrefix(c.By, "--") {
+			w, _ = valueOf(s.Words[c.Word:])
+		}
 		switch set, ok := assignment(w, c.By); {
 		case !c.Unset && ok:
 			p.set = append(p.set, set)

@@ -99,6 +99,10 @@ func programRules() []Rule {
 		// programs that are started
 		{Code: "more-processes-than-gpus", Look: lookProcesses},
 		{Code: "deepspeed-ignores-mask", Look: lookDeepspeed},
+		{Code: "mask-replaced-by-option", Look: lookRewritten},
+		{Code: "variable-not-handed-on", Look: lookNotHandedOn},
+		{Code: "mask-beyond-batch-job", Look: lookBeyondJob},
+		{Code: "task-number-too-early", Look: lookTaskNumber},
 		{Code: "master-port-fixed", Look: lookPort},
 		{Code: "rank-with-own-mask", Look: lookRankOwnMask},
 		{Code: "device-beyond-mask", Look: lookDeviceBeyondMask},
@@ -122,8 +126,10 @@ func settingRules() []Rule {
 
 		// settings
 		{Code: "assignment-as-program", Look: lookAssignment},
+		{Code: "assignment-as-program", Look: lookWrapped},
 		{Code: "environment-cut-at-blank", Look: lookCutAtBlank},
 		{Code: "list-cut-at-comma", Look: lookCutAtComma},
+		{Code: "list-cut-at-comma", Look: lookExportCut},
 		{Code: "variable-not-expanded", Look: lookDollarKept},
 		{Code: "onnxruntime-twice", Look: lookONNX},
 		{Code: "cudatoolkit-beside-pytorch", Look: lookCudaTwice},

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -181,21 +182,24 @@ func lookSudo(f File) []Finding {
 			continue
 		}
 		p := started(s)
-		if p.sudo == nil || !p.usesGPUs() && !isScript(p) && !p.shellUsesGPUs() {
+		if p.sudo == nil {
 			continue
 		}
+		_, container := asContainer(s) // mask-outside-container says that one
+		computes := p.usesGPUs() || isScript(p) || p.shellUsesGPUs()
 		for _, name := range masks() {
 			set, direct := prefixed(s, name)
-			if !direct {
-				if set, _ = a.inherited(i, name); set.Do != Set {
-					continue
-				}
+			if !direct && computes {
+				set, _ = a.inherited(i, name)
+			}
+			if set.Do != Set || container {
+				continue
 			}
 			if other, ok := p.given(name); !p.sudo.drops(name) || ok && other.How != "prefix" {
 				continue
 			}
 			all = append(all, Finding{Finding: check.Finding{
-				Seen: "sudo does not hand " + name + " on to " + p.name,
+				Seen: "sudo does not hand " + name + " on to " + cmp.Or(p.name, "the program"),
 				Why:  "sudo gives programs a fresh environment, so this one sees every GPU",
 				Do:   "write " + name + "=... behind sudo, or sudo --preserve-env=" + name},
 				At: s.At, Line: behindSudo(s, set, direct), Write: sudoEdits(f, s, set, direct)})

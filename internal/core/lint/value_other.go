@@ -3,6 +3,7 @@ package lint
 import (
 	"strings"
 
+	"gpuard/internal/core/check"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/visible"
 )
@@ -65,6 +66,9 @@ func lookSameList(file File) (all []Finding) {
 	for _, group := range together(file) {
 		rocr, one := group["ROCR_VISIBLE_DEVICES"]
 		hip, two := group["HIP_VISIBLE_DEVICES"]
+		if !two {
+			hip, two = group["CUDA_VISIBLE_DEVICES"] // HIP reads it then
+		}
 		if !one || !two || !rocr.Value.Known || !hip.Value.Known {
 			continue
 		}
@@ -73,8 +77,11 @@ func lookSameList(file File) (all []Finding) {
 		left, seen := len(visible.ROCR(outer, m).Visible), len(visible.HIP(append(outer, asEnvironment(hip)), m).Visible)
 		wanted := strings.Count(strings.Trim(hip.Value.Text, ","), ",") + 1
 		if !strings.Contains(hip.Value.Text+rocr.Value.Text, "GPU-") && hip.Value.Text != "" && hip.Value.Text != "-1" && left > 0 && seen < wanted {
-			f := valued(hip, assigned(hip)+" beside "+assigned(rocr)+" "+visibleCount(seen), "HIP counts within the list of ROCm, from 0", "leave HIP_VISIBLE_DEVICES out, or count it from 0", "")
+			f := valued(hip, assigned(hip)+" beside "+assigned(rocr)+" "+visibleCount(seen), "HIP counts within the list of ROCm, from 0", "leave "+hip.Name+" out, or count it from 0", "")
 			f.At = hip.At
+			if hip.Name != "HIP_VISIBLE_DEVICES" {
+				f.Severity = check.Warning // it may be for GPUs of NVIDIA
+			}
 			all = append(all, f)
 		}
 	}
