@@ -36,6 +36,7 @@ type Row struct {
 	Effect   Effect
 	Except   string // a value with which the key has no effect
 	Unless   string // an option with which it has none
+	Beside   string // options with values, "name=value", without one of which it has none
 	Instead  string // what to write where the effect is Drops
 	From     string // the source
 }
@@ -137,6 +138,12 @@ func (r Row) find(words []string, first int, lookup func(string) (string, bool))
 	if r.Unless != "" && slices.ContainsFunc(words[first:], func(w string) bool { return slices.Contains(strings.Fields(r.Unless), optionName(w)) }) {
 		return Key{}, false
 	}
+	if r.Beside != "" && !slices.ContainsFunc(strings.Fields(r.Beside), func(pair string) bool {
+		name, value, _ := strings.Cut(pair, "=")
+		return valueIn(words[first:], name) == value
+	}) {
+		return Key{}, false
+	}
 	if len(keys) == 0 {
 		return Key{Row: r, Word: -1}, true
 	}
@@ -166,6 +173,21 @@ func (r Row) find(words []string, first int, lookup func(string) (string, bool))
 		}
 	}
 	return Key{}, false
+}
+
+// valueIn is the value of an option among words; "" without.
+func valueIn(words []string, option string) string {
+	for i, w := range words {
+		_, value, given := strings.Cut(w, "=")
+		switch {
+		case optionName(w) != option:
+		case given:
+			return value
+		case i+1 < len(words):
+			return words[i+1]
+		}
+	}
+	return ""
 }
 
 // optionName is the name of an option without its value, as the table has it; "" for another word.

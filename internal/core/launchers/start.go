@@ -83,8 +83,8 @@ func wrapperOf(name string) (w wrapper, ok bool) {
 	return wrapper{}, false
 }
 
-// isSearched reports whether a program starts another one after options that differ between versions.
-func isSearched(name string) bool {
+// IsSearched reports whether a program starts another one after options that differ between versions.
+func IsSearched(name string) bool {
 	return slices.Contains([]string{"srun", "mpirun", "mpiexec", "orterun", "mpiexec.hydra", "nsys", "ncu", "nvprof", "rocprof", "rocprofv3", "uv", "conda", "mamba", "micromamba", "pixi", "xargs",
 		"compute-sanitizer", "cuda-gdb", "gdb", "tmux", "screen", "ccrun", "flock", "runuser", "su", "doas", "systemd-run", "apptainer", "singularity"}, name)
 }
@@ -106,7 +106,7 @@ func (s *Started) peel(name string, words []string, at int) (next int, through b
 		s.Sudo = at
 		return s.elevate(words, at+1)
 	}
-	if isSearched(name) {
+	if IsSearched(name) {
 		s.handOver(name, words, at+1)
 		if slices.Contains([]string{"conda", "mamba", "micromamba", "uv", "pixi"}, name) && (at+1 >= len(words) || words[at+1] != "run") {
 			return 0, false // installs it

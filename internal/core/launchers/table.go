@@ -58,7 +58,7 @@ func servers() []Row {
 		{Programs: "lmdeploy", Keys: "tp", Effect: Counts, From: "InternLM/lmdeploy: lmdeploy/cli/utils.py"},
 		{Programs: "lmdeploy", Keys: "nnodes dp ep", Except: "1", Effect: Elsewhere, From: "InternLM/lmdeploy: lmdeploy/cli/utils.py"},
 		{Programs: shards, Keys: "num-shard $NUM_SHARD", Effect: Counts, From: "huggingface/text-generation-inference: server/text_generation_server/utils/dist.py"},
-		{Programs: llama, Keys: "main-gpu mg", Effect: Inside, From: "ggml-org/llama.cpp: docs/multi-gpu.md"},
+		{Programs: llama, Keys: "main-gpu mg", Effect: Inside, Beside: "split-mode=none sm=none", From: "ggml-org/llama.cpp: docs/multi-gpu.md"},
 		{Programs: "ollama", Keys: "+run +pull +create", Effect: Drops, Instead: "set it for ollama serve, which computes", From: "ollama/ollama: docs/gpu.mdx"},
 	}
 }
@@ -80,7 +80,7 @@ func crossings() []Row {
 		{Programs: "ssh", Effect: Drops, Instead: "write it in the command: ssh HOST 'NAME=VALUE program'", From: "https://man.openbsd.org/ssh_config.5 (SendEnv)"},
 		{Programs: "su", Keys: "+- l login", Effect: Drops, Instead: "write it in the command: su - USER -c 'NAME=VALUE program'", From: "https://man7.org/linux/man-pages/man1/su.1.html"},
 		{Programs: "systemd-run", Unless: "scope", Effect: Drops, Instead: "add --setenv=NAME=VALUE", From: "https://www.freedesktop.org/software/systemd/man/latest/systemd-run.html"},
-		{Programs: "docker podman podman-remote nerdctl", Keys: "+exec", Effect: Drops, Instead: "write: exec -e NAME=VALUE", From: "https://docs.docker.com/reference/cli/docker/container/exec/#env"},
+		{Programs: "docker podman podman-remote nerdctl docker-compose podman-compose", Keys: "+exec", Effect: Drops, Instead: "write: exec -e NAME=VALUE", From: "https://docs.docker.com/reference/cli/docker/container/exec/#env"},
 		{Programs: "kubectl oc", Keys: "+exec", Effect: Drops, Instead: "write: exec POD -- env NAME=VALUE program", From: "https://kubernetes.io/docs/reference/kubectl/generated/kubectl_exec/"},
 		{Programs: "apptainer singularity", Keys: "cleanenv e containall C", Effect: Drops, Instead: "add --env NAME=VALUE", From: "apptainer/apptainer: cmd/internal/cli/action_flags.go"},
 		{Programs: "env", Keys: "i ignore-environment +-", Effect: Drops, Instead: "write it behind env -i", From: "https://www.gnu.org/software/coreutils/manual/html_node/env-invocation.html"},

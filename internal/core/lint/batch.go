@@ -68,7 +68,7 @@ func slurmOf(f File, b *batch) {
 		n, _ := strconv.Atoi(said[name])
 		return n
 	}
-	tasks, each := number("ntasks"), number("ntasks-per-node")
+	tasks, each := number("ntasks"), max(number("ntasks-per-node"), number("tasks-per-node"))
 	nodes, several := said["nodes"]
 	b.many = tasks > 1 || each > 1 || several && nodes != "1"
 	b.tasks = each
@@ -92,7 +92,7 @@ func slurmOf(f File, b *batch) {
 		}
 		b.gpus, b.option = gpuCount(value), "--"+name+"="+value
 		if name == "gpus-per-task" {
-			b.gpus *= max(tasks, each)
+			b.gpus *= max(1, tasks, each)
 		}
 	}
 	b.gpus = max(0, b.gpus)
@@ -103,7 +103,7 @@ func (b batch) tasksOf(l launch) int {
 	if !slices.Contains(l.by, "srun") || b.tasks < 2 {
 		return 1
 	}
-	_, own := option(l.Words, "n", "ntasks", "ntasks-per-node", "N", "nodes", "overlap")
+	_, own := option(l.Words, "n", "ntasks", "ntasks-per-node", "tasks-per-node", "N", "nodes")
 	if own {
 		return 1
 	}

@@ -14,8 +14,10 @@ func lookBeyondJob(f File) []Finding {
 	if job.gpus == 0 {
 		return nil
 	}
+	a := lookAround(f)
 	var all []Finding
-	look := func(s Step) {
+	look := func(i int, s Step) {
+		s.Value = a.constant(i, s.Value)
 		m, known := listNamed(s.Name)
 		if !known || !slices.Contains(masks(), s.Name) || !s.Value.Known || s.In != "" {
 			return
@@ -32,15 +34,15 @@ func lookBeyondJob(f File) []Finding {
 			Why:  "the batch system chooses the GPUs of a job and sets the variable; another number is no GPU of this job, or one of another job",
 			Do:   "leave " + s.Name + " as the batch system sets it"}, At: s.At})
 	}
-	for _, s := range f.Steps {
+	for i, s := range f.Steps {
 		switch {
 		case s.Maybe || s.Lost != "":
 		case s.Do == Set:
-			look(s)
+			look(i, s)
 		case s.Do == Command:
 			for _, set := range started(s).set {
 				if set.Do == Set {
-					look(set)
+					look(i, set)
 				}
 			}
 		}
@@ -65,12 +67,20 @@ func lookTaskNumber(f File) []Finding {
 			Why:  "the shell of the batch script puts the value in once, before srun; each task has a number of its own only behind it",
 			Do:   "let the program read " + v.From + ", or write: srun bash -c 'NAME=$" + v.From + " exec program'"}, At: at})
 	}
+	isNumbered := func(s Step) bool {
+		return isTaskNumber(s.Value) && (slices.Contains(masks(), s.Name) || strings.Contains(strings.ToUpper(s.Name), "RANK"))
+	}
 	for i, s := range f.Steps {
 		switch {
 		case i > last || s.Maybe || s.In != "" || s.Lost != "":
-		case s.Do == Set && isTaskNumber(s.Value) && (slices.Contains(masks(), s.Name) || strings.Contains(strings.ToUpper(s.Name), "RANK")):
+		case s.Do == Set && isNumbered(s):
 			add(s.Value, s.At)
 		case s.Do == Command && isStep(s):
+			for _, w := range s.With {
+				if isNumbered(w) {
+					add(w.Value, w.At)
+				}
+			}
 			for n, w := range s.Words[1:] {
 				about := strings.ToLower(strings.ReplaceAll(s.Words[n].Text+" "+w.Text, w.From, ""))
 				if isTaskNumber(w) && mentions(about, "rank", "visible_devices", "cuda:") {

@@ -49,8 +49,6 @@ func clears(k launchers.Key) bool {
 	return slices.Contains([]string{"env", "apptainer singularity"}, k.Programs)
 }
 
-var optionValue = pattern(`^[0-9][0-9.,:+a-zA-Z-]*$`)
-
 // lookWrapped is the rule assignment-as-program for shells: the program after nohup and the like is no place for
 // NAME=value.
 func lookWrapped(f File) []Finding {
@@ -60,36 +58,50 @@ func lookWrapped(f File) []Finding {
 			continue
 		}
 		texts := spelled(s.Words)
-		for _, at := range launchers.Start(texts).By {
+		l := launchers.Start(texts)
+		for n, at := range l.By {
 			name := path.Base(texts[at])
-			i := programAfter(texts, at)
-			if !launchers.TakesProgram(name) || i < 0 || i+1 >= len(texts) {
+			first := append(l.By, l.At)[n+1]
+			if launchers.IsSearched(name) {
+				first = programAfter(texts, at)
+			}
+			sets := assignments(s.Words[max(0, min(first, len(texts))):])
+			if !launchers.TakesProgram(name) || first < 0 || len(sets) == 0 || !slices.ContainsFunc(sets, func(a Step) bool { return forGPUs(a.Name) }) {
 				continue
 			}
-			w := s.Words[i]
-			set, ok := assignment(w, "env")
-			if !ok || !forGPUs(set.Name) {
-				continue
-			}
-			finding := Finding{Finding: check.Finding{Seen: name + " takes " + quote(w.Text) + " as the name of the program to start",
+			w := s.Words[first]
+			all = append(all, Finding{Finding: check.Finding{Seen: name + " takes " + quote(w.Text) + " as the name of the program to start",
 				Why: "only the shell and env take an assignment before a program", Do: "write: " + name + " env " + w.Raw + " ..., or write it before " + name}, At: w.At,
-				Edits: replace(f, w, "env "+w.Raw), Write: rewritten(f, s, w, "env "+w.Raw)}
-			all = append(all, finding)
+				Edits: replace(f, w, "env "+w.Raw), Write: rewritten(f, s, w, "env "+w.Raw)})
 		}
 	}
 	return all
 }
 
-// programAfter is the first word behind a program and its options; -1 where an option may take that word.
+// assignments is the words NAME=value that words begin with, where a program follows them.
+func assignments(words []Word) (sets []Step) {
+	for _, w := range words {
+		set, ok := assignment(w, "env")
+		if !ok {
+			return sets
+		}
+		sets = append(sets, set)
+	}
+	return nil
+}
+
+var optionValue = pattern(`^[0-9][0-9.,:+a-zA-Z-]*$`)
+
+// programAfter is the first word behind a program, its options and their values, as far as these can be told apart; -1
+// where an option may take that word.
 func programAfter(texts []string, at int) int {
 	for i := at + 1; i < len(texts); i++ {
 		before := texts[i-1]
-		isOption := i-1 > at && strings.HasPrefix(before, "-") && !strings.Contains(before, "=")
+		mayTake := i-1 > at && strings.HasPrefix(before, "-") && !strings.Contains(before, "=")
 		switch w := texts[i]; {
-		case strings.HasPrefix(w, "-"):
-		case isOption && !optionValue().MatchString(w) && strings.Contains(w, "="):
+		case strings.HasPrefix(w, "-"), optionValue().MatchString(w):
+		case mayTake:
 			return -1
-		case optionValue().MatchString(w):
 		default:
 			return i
 		}

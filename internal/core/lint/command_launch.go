@@ -35,7 +35,7 @@ func lookProcesses(f File) []Finding {
 		switch {
 		case contained:
 			count, _ := run.share()
-			least.lower(count, "the container, --gpus")
+			least.lower(count, "the container")
 		default:
 			least = l.limitAround(a, i, job, shared)
 		}
@@ -51,7 +51,7 @@ func lookProcesses(f File) []Finding {
 			continue
 		}
 		all = append(all, Finding{Finding: check.Finding{
-			Seen: fmt.Sprintf("%s, and %s, has %d", seen, least.what, least.count), Why: "each process takes the GPU of its own number, and those beyond the last one fail",
+			Seen: fmt.Sprintf("%s, and %s has %d", seen, least.what, least.count), Why: "each process takes the GPU of its own number, and those beyond the last one fail",
 			Do: fmt.Sprintf("use %d, or make more GPUs visible", least.count)}, At: at})
 	}
 	return once(all)
@@ -73,11 +73,11 @@ func (m *limit) lower(count int, what string) {
 func (l launch) limitAround(a around, i int, job batch, shared []service) (least limit) {
 	if list, given := l.visible(a, i); given {
 		if count, known := devices(list); known {
-			least.lower(count, "the list of devices, "+list.Text)
+			least.lower(count, "the list of devices, "+list.Text+",")
 		}
 	}
 	if !slices.ContainsFunc(l.Words, func(w Word) bool { return strings.HasPrefix(w.Text, "--gres") || strings.HasPrefix(w.Text, "--gpus") }) {
-		least.lower(job.gpus, "the batch job, "+job.option)
+		least.lower(job.gpus, "the batch job, "+job.option+",")
 	}
 	for _, c := range shared {
 		if a.Kind == Compose && c.name == a.Steps[i].In {

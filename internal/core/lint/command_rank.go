@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/check"
+	"gpuard/internal/core/launchers"
 )
 
 func lookPort(f File) []Finding {
@@ -153,7 +154,8 @@ func lookDeviceBeyondMask(f File) []Finding {
 			continue
 		}
 		p := started(s)
-		if !p.usesGPUs() {
+		inside := insideOptions(p)
+		if !p.usesGPUs() && len(inside) == 0 {
 			continue
 		}
 		mask, given := a.maskOf(i, p)
@@ -161,17 +163,35 @@ func lookDeviceBeyondMask(f File) []Finding {
 		if !given || !known || n == 0 {
 			continue
 		}
-		for _, w := range p.args {
-			m := cudaNumber().FindStringSubmatch(w.Text)
-			if m == nil || !w.Known {
-				continue
-			}
-			if k, _ := strconv.Atoi(m[1]); k >= n {
+		add := func(at Place, device string, k int) {
+			if k >= n {
 				all = append(all, Finding{Finding: check.Finding{
-					Seen: fmt.Sprintf("cuda:%d under a list of %d, %s", k, n, mask.Text), Why: "visible devices are numbered from 0 in the order of the list",
-					Do: fmt.Sprintf("use a number from 0 to %d", n-1)}, At: w.At})
+					Seen: fmt.Sprintf("%s under a list of %d, %s", device, n, mask.Text), Why: "visible devices are numbered from 0 in the order of the list",
+					Do: fmt.Sprintf("use a number from 0 to %d", n-1)}, At: at})
+			}
+		}
+		for _, w := range p.args {
+			if m := cudaNumber().FindStringSubmatch(w.Text); m != nil && w.Known && p.usesGPUs() {
+				k, _ := strconv.Atoi(m[1])
+				add(w.At, "cuda:"+m[1], k)
+			}
+		}
+		for name, w := range inside {
+			if k, err := strconv.Atoi(w.Text); err == nil && w.Known {
+				add(w.At, name+" "+w.Text, k)
 			}
 		}
 	}
 	return all
+}
+
+// insideOptions is the options of a program that name a device within its list, with their values.
+func insideOptions(p program) map[string]Word {
+	inside := map[string]Word{}
+	for _, k := range launchers.Read(spelled(p.Words), nil).All(launchers.Inside) {
+		if k.Word >= 0 {
+			inside[k.Name], _ = valueOf(p.Words[k.Word:])
+		}
+	}
+	return inside
 }

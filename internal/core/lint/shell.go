@@ -186,7 +186,7 @@ func lookSudo(f File) []Finding {
 			continue
 		}
 		_, container := asContainer(s) // mask-outside-container says that one
-		computes := p.usesGPUs() || isScript(p) || p.shellUsesGPUs()
+		computes := p.usesGPUs() || isScript(p) || p.shellUsesGPUs() || isOneOf(p.name, "ncu", "nsys", "nvprof", "compute-sanitizer", "cuda-gdb")
 		for _, name := range masks() {
 			set, direct := prefixed(s, name)
 			if !direct && computes {

@@ -3,6 +3,7 @@ package compose
 import (
 	"strings"
 
+	"gpuard/internal/core/launchers"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/text/yamltree"
 )
@@ -56,16 +57,14 @@ func (r *reader) script(n *yamltree.Node) {
 }
 
 // known is the program that an image starts with options alone.
-// https://github.com/vllm-project/vllm/blob/main/docker/Dockerfile: ENTRYPOINT ["vllm", "serve"].
-func known(image *yamltree.Node) []lint.Word {
+func known(image *yamltree.Node) (words []lint.Word) {
 	if image == nil {
 		return nil
 	}
-	name, _, _ := strings.Cut(strings.TrimPrefix(image.Text, "docker.io/"), ":")
-	if name != "vllm/vllm-openai" {
-		return nil
+	for _, word := range launchers.OfImage(image.Text) {
+		words = append(words, lint.Word{Text: word, Known: true, At: image.At})
 	}
-	return []lint.Word{{Text: "vllm", Known: true, At: image.At}, {Text: "serve", Known: true, At: image.At}}
+	return words
 }
 
 // words reads a command in both forms: a list of words, and one text that Compose splits as a shell would, without
