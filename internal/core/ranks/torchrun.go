@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gpuard/internal/core/launchers"
 	"gpuard/internal/core/visible"
 )
 
@@ -94,7 +95,7 @@ func ReadTorchrun(words []string) (Torchrun, error) {
 // isLauncher reports whether the script is itself a launcher, which gpuard starts already.
 func isLauncher(word string) bool {
 	name := path.Base(word)
-	return name == "torchrun" || name == "python" || strings.HasPrefix(name, "python3") && !strings.HasSuffix(name, ".py")
+	return name == "torchrun" || launchers.IsPython(name)
 }
 
 // readOption reads one word: "-r", "-r3", "--tee=3", "--log_dir".
