@@ -12,6 +12,7 @@ type batch struct {
 	option string // that says it
 	tasks  int    // of the job on each machine; 0 unknown
 	many   bool   // more than one task, wherever they are
+	spread bool   // more than one machine
 	slurm  bool
 }
 
@@ -69,8 +70,9 @@ func slurmOf(f File, b *batch) {
 		return n
 	}
 	tasks, each := number("ntasks"), max(number("ntasks-per-node"), number("tasks-per-node"))
-	nodes, several := said["nodes"]
-	b.many = tasks > 1 || each > 1 || several && nodes != "1"
+	nodes, given := said["nodes"]
+	b.spread = given && nodes != "1"
+	b.many = tasks > 1 || each > 1 || b.spread
 	b.tasks = each
 	if each == 0 && nodes == "1" {
 		b.tasks = tasks
@@ -92,7 +94,7 @@ func slurmOf(f File, b *batch) {
 		}
 		b.gpus, b.option = gpuCount(value), "--"+name+"="+value
 		if name == "gpus-per-task" {
-			b.gpus *= max(1, tasks, each)
+			b.gpus *= max(tasks, each) // sbatch may be given their number, where the script is not
 		}
 	}
 	b.gpus = max(0, b.gpus)

@@ -15,11 +15,13 @@ func lookBeyondJob(f File) []Finding {
 		return nil
 	}
 	a := lookAround(f)
+	stepped := lastStep(f)
 	var all []Finding
+	said := map[string]bool{}
 	look := func(i int, s Step) {
-		s.Value = a.constant(i, s.Value)
 		m, known := listNamed(s.Name)
-		if !known || !slices.Contains(masks(), s.Name) || !s.Value.Known || s.In != "" {
+		s.Value = a.constant(i, s.Value)
+		if !known || !slices.Contains(masks(), s.Name) || !s.Value.Known || s.In != "" || said[assigned(s)] {
 			return
 		}
 		value := s.Value
@@ -29,6 +31,7 @@ func lookBeyondJob(f File) []Finding {
 		if !slices.ContainsFunc(numbers(value), func(n int) bool { return n >= job.gpus }) {
 			return
 		}
+		said[assigned(s)] = true
 		all = append(all, Finding{Finding: check.Finding{
 			Seen: assigned(s) + " in a job that asks for " + several(job.gpus, "GPU", "GPUs") + ", " + job.option,
 			Why:  "the batch system chooses the GPUs of a job and sets the variable; another number is no GPU of this job, or one of another job",
@@ -37,54 +40,63 @@ func lookBeyondJob(f File) []Finding {
 	for i, s := range f.Steps {
 		switch {
 		case s.Maybe || s.Lost != "":
-		case s.Do == Set:
+		case s.Do == Set && (!job.slurm || i > stepped):
 			look(i, s)
 		case s.Do == Command:
-			for _, set := range started(s).set {
-				if set.Do == Set {
+			p := started(s)
+			for _, set := range p.set {
+				if set.Do == Set && !job.setsAnew(p, set.Value) {
 					look(i, set)
 				}
 			}
 		}
 	}
-	return once(all)
+	return all
 }
 
-// taskNumbers lists the variables in which Slurm tells each task of a step its number: in the batch script itself they
-// are 0.
-func taskNumbers() []string { return []string{"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"} }
+// setsAnew reports whether Slurm sets the list of a program again after value was given: srun does for each step of a job
+// with GPUs (SchedMD/slurm: src/plugins/gres/common/gres_common.c), and what stands behind srun counts after that.
+func (b batch) setsAnew(p program, value Value) bool {
+	i := slices.IndexFunc(p.Words, func(w Word) bool { return path.Base(w.Text) == "srun" })
+	if !b.slurm || b.gpus == 0 || i < 0 || i > len(p.by) {
+		return false
+	}
+	at, srun := value.At, p.Words[i].At
+	return at.Line < srun.Line || at.Line == srun.Line && at.Column < srun.Column
+}
 
 // lookTaskNumber finds numbers of tasks that the batch script reads before srun has started the tasks.
 func lookTaskNumber(f File) []Finding {
 	last := lastStep(f)
-	if !batchOf(f).many || last < 0 {
+	job := batchOf(f)
+	if !job.many || last < 0 {
 		return nil
 	}
 	var all []Finding
-	add := func(v Value, at Place) {
+	add := func(name string, v Value, at Place) {
+		why := "the shell of the batch script puts the value in once, before srun; each task has a number of its own only behind it"
+		if slices.Contains(masks(), name) {
+			why = "all tasks get this 0, unless Slurm sets the variable again for the step"
+		}
 		all = append(all, Finding{Finding: check.Finding{
-			Seen: "$" + v.From + " is read here, where it is 0, and all tasks that srun starts get this 0",
-			Why:  "the shell of the batch script puts the value in once, before srun; each task has a number of its own only behind it",
-			Do:   "let the program read " + v.From + ", or write: srun bash -c 'NAME=$" + v.From + " exec program'"}, At: at})
-	}
-	isNumbered := func(s Step) bool {
-		return isTaskNumber(s.Value) && (slices.Contains(masks(), s.Name) || strings.Contains(strings.ToUpper(s.Name), "RANK"))
+			Seen: "$" + v.From + " is read in the batch script, where it is 0, and not in the tasks that srun starts", Why: why,
+			Do: "let the program read " + v.From + ", or write: srun bash -c 'NAME=$" + v.From + " exec program'"}, At: at})
 	}
 	for i, s := range f.Steps {
 		switch {
 		case i > last || s.Maybe || s.In != "" || s.Lost != "":
-		case s.Do == Set && isNumbered(s):
-			add(s.Value, s.At)
-		case s.Do == Command && isStep(s):
+		case s.Do == Set && job.isEarly(s.Value) && isRank(s) && isHandedOn(f.Steps[i+1:last+1], s):
+			add(s.Name, s.Value, s.At)
+		case s.Do == Command && isStep(s) && !meets(s):
 			for _, w := range s.With {
-				if isNumbered(w) {
-					add(w.Value, w.At)
+				if job.isEarly(w.Value) && isRank(w) {
+					add(w.Name, w.Value, w.At)
 				}
 			}
 			for n, w := range s.Words[1:] {
 				about := strings.ToLower(strings.ReplaceAll(s.Words[n].Text+" "+w.Text, w.From, ""))
-				if isTaskNumber(w) && mentions(about, "rank", "visible_devices", "cuda:") {
-					add(w, w.At)
+				if job.isEarly(w) && mentions(about, "rank", "visible_devices", "cuda:") {
+					add("", w, w.At)
 				}
 			}
 		}
@@ -92,7 +104,43 @@ func lookTaskNumber(f File) []Finding {
 	return once(all)
 }
 
-func isTaskNumber(v Value) bool { return !v.Known && slices.Contains(taskNumbers(), v.From) }
+// isRank reports whether a variable tells a process its number, or its device.
+func isRank(s Step) bool {
+	return slices.Contains(masks(), s.Name) || strings.Contains(strings.ToUpper(s.Name), "RANK")
+}
+
+// isHandedOn reports whether a later step gets a variable: from its environment, or as a word.
+func isHandedOn(later []Step, set Step) bool {
+	if set.Exported || slices.Contains(masks(), set.Name) {
+		return true
+	}
+	return slices.ContainsFunc(later, func(s Step) bool {
+		return s.Do == Command && isStep(s) && !meets(s) && slices.ContainsFunc(s.Words, func(w Word) bool { return w.From == set.Name })
+	})
+}
+
+// meets reports whether a command's processes find their numbers where they meet, and not by an option: torchrun with a
+// rendezvous that is not static (pytorch/pytorch: torch/distributed/run.py).
+func meets(s Step) bool {
+	backend, given := option(s.Words, "rdzv-backend")
+	return given && backend.Text != "static"
+}
+
+// isEarly reports whether a value is the number of a task, or of its machine, of which the job has several.
+func (b batch) isEarly(v Value) bool {
+	if v.Known {
+		return false
+	}
+	switch v.From {
+	case "SLURM_PROCID":
+		return b.many
+	case "SLURM_NODEID":
+		return b.spread
+	case "SLURM_LOCALID":
+		return b.many && b.tasks != 1
+	}
+	return false
+}
 
 func isStep(s Step) bool { return len(s.Words) > 1 && path.Base(s.Words[0].Text) == "srun" }
 

@@ -13,6 +13,9 @@ import (
 func lookProcesses(f File) []Finding {
 	a := lookAround(f)
 	job := batchOf(f)
+	if len(lookBeyondJob(f)) > 0 {
+		job.gpus = 0 // mask-beyond-batch-job says that
+	}
 	shared := services(f)
 	var all []Finding
 	for i, s := range f.Steps {
@@ -71,7 +74,7 @@ func (m *limit) lower(count int, what string) {
 
 // limitAround is how many GPUs what stands around command i leaves to it.
 func (l launch) limitAround(a around, i int, job batch, shared []service) (least limit) {
-	if list, given := l.visible(a, i); given {
+	if list, given := l.visible(a, i); given && !job.setsAnew(l.program, list) {
 		if count, known := devices(list); known {
 			least.lower(count, "the list of devices, "+list.Text+",")
 		}

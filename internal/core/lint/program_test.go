@@ -145,7 +145,7 @@ func TestGPURequest(t *testing.T) {
 func TestBatchOf(t *testing.T) {
 	for text, want := range map[string]int{
 		"gres=gpu:2": 2, "gres=gpu:a100:4": 4, "gres=gpu": 1, "gres=gpu:a100": 1, "gres=shard:4": 0, "gres=gpu:2,tmp:10G": 2, "gpus-per-node=4": 4, "gpus-per-node=h100:8": 8,
-		"gpus=4": 4, "gpus=4 nodes=1": 4, "gpus=4 nodes=2": 4, "gres=gpu:2 exclusive=": 0, "gpus-per-task=1": 1, "gpus-per-task=2 ntasks=3": 6, "gres=gpu:$N": 0,
+		"gpus=4": 4, "gpus=4 nodes=1": 4, "gpus=4 nodes=2": 4, "gres=gpu:2 exclusive=": 0, "gpus-per-task=1": 0, "gpus-per-task=2 ntasks=3": 6, "gres=gpu:$N": 0,
 		"pbs.l=ngpus=1": 1, "pbs.l=select=2:ncpus=8:ngpus=4": 8, "pbs.l=nodes=1:ppn=8:gpus=2": 2, "pbs.l=walltime=1,ngpus=2": 2, "pbs.l=select=1:ncpus=4": 0, "pbs.l=select=1:ngpus=2+1:ngpus=1": 3,
 		"bsub.gpu=num=2:mode=shared": 2, "bsub.gpu=num=1/task": 0, "sge.l=gpu=1,h_rt=1:0:0": 1, "sge.l=gpu=2 sge.pe=4": 8, "sge.l=gpu=2 sge.pe=2-4": 0,
 	} {
