@@ -2,14 +2,14 @@ package launchers
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
 
 // IsPython reports whether a program is a Python interpreter.
 func IsPython(name string) bool {
-	return regexp.MustCompile(`^(python|pypy)[0-9.]*$`).MatchString(name)
+	plain := strings.TrimRight(name, "0123456789.")
+	return plain == "python" || plain == "pypy"
 }
 
 // IsLauncher reports whether a name is that of a program that uses GPUs, or starts what does.

@@ -103,14 +103,10 @@ func ReadAt(words []string, at int, lookup func(name string) (string, bool)) Use
 		}
 	}
 	u.Own, u.End = first, ownEnd(name, words, first)
-	for _, r := range table() {
-		programs := strings.Fields(r.Programs)
-		switch {
-		case slices.Contains(programs, name):
-			u.Program = programs[0]
+	for _, r := range rowsOf(name) {
+		if r.Programs != anyProgram {
+			u.Program, _, _ = strings.Cut(r.Programs, " ")
 			u.Launches = u.Launches || r.Effect == Counts
-		case programs[0] != anyProgram:
-			continue
 		}
 		if k, ok := r.find(words[:u.End], first, lookup); ok {
 			u.Keys = append(u.Keys, k)
@@ -135,7 +131,7 @@ func Dropper(words []string) (k Key, at int, ok bool) {
 // find is the row's key among words from first on, or in the environment.
 func (r Row) find(words []string, first int, lookup func(string) (string, bool)) (Key, bool) {
 	keys := strings.Fields(r.Keys)
-	if r.Unless != "" && slices.ContainsFunc(words[first:], func(w string) bool { return slices.Contains(strings.Fields(r.Unless), optionName(w)) }) {
+	if r.Unless != "" && slices.ContainsFunc(words[first:], func(w string) bool { return hasWord(r.Unless, optionName(w)) }) {
 		return Key{}, false
 	}
 	if r.Beside != "" && !slices.ContainsFunc(strings.Fields(r.Beside), func(pair string) bool {
@@ -173,6 +169,16 @@ func (r Row) find(words []string, first int, lookup func(string) (string, bool))
 		}
 	}
 	return Key{}, false
+}
+
+// hasWord reports whether a word is among those of a list with blanks between them.
+func hasWord(list, word string) bool {
+	for one := range strings.FieldsSeq(list) {
+		if one == word {
+			return true
+		}
+	}
+	return false
 }
 
 // valueIn is the value of an option among words; "" without.

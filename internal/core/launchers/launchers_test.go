@@ -10,6 +10,11 @@ import (
 func TestTable(t *testing.T) {
 	effects := []Effect{Counts, Rewrites, Inside, Own, Ignores, Drops, Elsewhere}
 	for _, r := range table() {
+		for _, name := range strings.Fields(r.Programs) {
+			if name != anyProgram && !slices.Contains(strings.Fields(programs), name) {
+				t.Errorf("%s is missing in programs", name)
+			}
+		}
 		switch {
 		case r.Programs == "" || r.From == "" || !slices.Contains(effects, r.Effect):
 			t.Errorf("not complete: %+v", r)

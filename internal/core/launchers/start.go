@@ -2,7 +2,6 @@ package launchers
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -171,7 +170,13 @@ func SkipOptions(words []string, first int, takes []string) int {
 // assigns is the name in a word NAME=value; "" for another word.
 func assigns(word string) string {
 	name, _, ok := strings.Cut(word, "=")
-	if !ok || !regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`).MatchString(name) {
+	isLetter := func(c rune) bool { return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+	for i, c := range name {
+		if !isLetter(c) && (i == 0 || c < '0' || c > '9') {
+			return ""
+		}
+	}
+	if !ok {
 		return ""
 	}
 	return name

@@ -10,6 +10,14 @@ func table() []Row {
 	return slices.Concat(trainers(), servers(), tools(), crossings(), variables())
 }
 
+// rowsOf is the rows of a program, and those of any program.
+func rowsOf(name string) []Row {
+	if !hasWord(programs, name) {
+		return variables()
+	}
+	return slices.DeleteFunc(table(), func(r Row) bool { return r.Programs != anyProgram && !hasWord(r.Programs, name) })
+}
+
 const (
 	torchrun   = "torchrun torch.distributed.run torch.distributed.launch colossalai"
 	accelerate = "accelerate accelerate.commands.launch trl"
@@ -19,6 +27,14 @@ const (
 	sglang     = "sglang sglang.launch_server"
 	llama      = "llama-server llama-cli llama-bench"
 	shards     = "text-generation-launcher"
+	mpi        = "mpirun mpiexec orterun"
+	webUI      = "launch.py webui.py webui.sh"
+	engines    = "docker podman podman-remote nerdctl docker-compose podman-compose"
+	boxes      = "apptainer singularity"
+
+	// programs is all of the table, for most commands have none of them.
+	programs = torchrun + " " + accelerate + " " + deepspeed + " " + horovod + " " + mpi + " swift ray " + vllm + " " + sglang + " " + llama + " lmdeploy " + shards +
+		" ollama main.py " + webUI + " yolo ffmpeg ssh su systemd-run " + engines + " kubectl oc " + boxes + " env"
 )
 
 // trainers start one process for each GPU.
@@ -34,8 +50,8 @@ func trainers() []Row {
 		{Programs: deepspeed, Keys: "num-gpus include i exclude e", Effect: Ignores, From: "deepspeedai/DeepSpeed: deepspeed/launcher/runner.py"},
 		{Programs: horovod, Keys: "np num-proc", Effect: Counts, From: "horovod/horovod: horovod/runner/launch.py"},
 		{Programs: horovod, Keys: "H hosts hostfile host-discovery-script", Effect: Elsewhere, From: "horovod/horovod: horovod/runner/launch.py"},
-		{Programs: "mpirun mpiexec orterun", Keys: "np n", Effect: Counts, From: "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html"},
-		{Programs: "mpirun mpiexec orterun", Keys: "H host hostfile machinefile N npernode map-by x-nodes", Effect: Elsewhere, From: "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html"},
+		{Programs: mpi, Keys: "np n", Effect: Counts, From: "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html"},
+		{Programs: mpi, Keys: "H host hostfile machinefile N npernode map-by x-nodes", Effect: Elsewhere, From: "https://docs.open-mpi.org/en/v5.0.x/man-openmpi/man1/mpirun.1.html"},
 		{Programs: "swift", Keys: "$NPROC_PER_NODE", Effect: Counts, From: "modelscope/ms-swift: swift/cli/main.py"},
 		{Programs: "ray", Keys: "num-gpus", Effect: Counts, From: "ray-project/ray: python/ray/_private/resource_spec.py"},
 	}
@@ -67,7 +83,7 @@ func servers() []Row {
 func tools() []Row {
 	return []Row{
 		{Programs: "main.py", Keys: "cuda-device", Effect: Rewrites, From: "comfyanonymous/ComfyUI: main.py"},
-		{Programs: "launch.py webui.py webui.sh", Keys: "device-id", Effect: Inside, From: "AUTOMATIC1111/stable-diffusion-webui: modules/devices.py"},
+		{Programs: webUI, Keys: "device-id", Effect: Inside, From: "AUTOMATIC1111/stable-diffusion-webui: modules/devices.py"},
 		{Programs: "yolo", Keys: "device=", Effect: Rewrites, From: "ultralytics/ultralytics: ultralytics/utils/torch_utils.py"},
 		{Programs: "ffmpeg", Keys: "hwaccel-device", Effect: Inside, From: "FFmpeg/FFmpeg: libavutil/hwcontext_cuda.c"},
 		{Programs: "ffmpeg", Keys: "gpu", Except: "any", Effect: Inside, From: "FFmpeg/FFmpeg: libavcodec/nvenc.c"},
@@ -80,9 +96,9 @@ func crossings() []Row {
 		{Programs: "ssh", Effect: Drops, Instead: "write it in the command: ssh HOST 'NAME=VALUE program'", From: "https://man.openbsd.org/ssh_config.5 (SendEnv)"},
 		{Programs: "su", Keys: "+- l login", Effect: Drops, Instead: "write it in the command: su - USER -c 'NAME=VALUE program'", From: "https://man7.org/linux/man-pages/man1/su.1.html"},
 		{Programs: "systemd-run", Unless: "scope", Effect: Drops, Instead: "add --setenv=NAME=VALUE", From: "https://www.freedesktop.org/software/systemd/man/latest/systemd-run.html"},
-		{Programs: "docker podman podman-remote nerdctl docker-compose podman-compose", Keys: "+exec", Effect: Drops, Instead: "write: exec -e NAME=VALUE", From: "https://docs.docker.com/reference/cli/docker/container/exec/#env"},
+		{Programs: engines, Keys: "+exec", Effect: Drops, Instead: "write: exec -e NAME=VALUE", From: "https://docs.docker.com/reference/cli/docker/container/exec/#env"},
 		{Programs: "kubectl oc", Keys: "+exec", Effect: Drops, Instead: "write: exec POD -- env NAME=VALUE program", From: "https://kubernetes.io/docs/reference/kubectl/generated/kubectl_exec/"},
-		{Programs: "apptainer singularity", Keys: "cleanenv e containall C", Effect: Drops, Instead: "add --env NAME=VALUE", From: "apptainer/apptainer: cmd/internal/cli/action_flags.go"},
+		{Programs: boxes, Keys: "cleanenv e containall C", Effect: Drops, Instead: "add --env NAME=VALUE", From: "apptainer/apptainer: cmd/internal/cli/action_flags.go"},
 		{Programs: "env", Keys: "i ignore-environment +-", Effect: Drops, Instead: "write it behind env -i", From: "https://www.gnu.org/software/coreutils/manual/html_node/env-invocation.html"},
 	}
 }
