@@ -24,6 +24,17 @@ const (
 	Workflow   Kind = "workflow" // of GitHub
 	Unit       Kind = "systemd unit"
 	Desktop    Kind = "desktop entry"
+
+	Csh        Kind = "csh script" // of csh and tcsh
+	Fish       Kind = "fish script"
+	Makefile   Kind = "makefile"
+	GitLab     Kind = "GitLab pipeline"
+	Kubernetes Kind = "Kubernetes manifest"
+	Crontab    Kind = "crontab"
+	Supervisor Kind = "supervisord configuration"
+	Launch     Kind = "launch configuration" // of VS Code: launch.json
+	Kernel     Kind = "kernel spec"          // of Jupyter: kernel.json
+	Markdown   Kind = "Markdown"             // the shell code in it
 )
 
 // File is what one file does with GPUs. Steps are in the order of the text.
@@ -32,10 +43,13 @@ type File struct {
 	Kind  Kind
 	Steps []Step
 
+	Unread int // lines that the reader passed over, because they are not in the grammar that it knows; the places of all others are exact
+
 	UndoPath string // of a script that conda runs on activation: the file where it should be undone; "" for any other
 	Undo     []File // of the same: the scripts that conda runs on deactivation
 
-	ways []flow // of Python, where they were followed already
+	quoted []Place // scripts that were words of a command
+	ways   []flow  // of Python, where they were followed already
 }
 
 // Deed is the kind of a step.
@@ -78,6 +92,7 @@ type Step struct {
 	Branch   string // Python: the branches it is in, from outside: "i3.1/" is the second arm of the third, an if (l loop, t try, e expression, m the program itself); "!" when the arm ends with return, break or continue, "!!" when it ends the program
 	Indent   int    // Script: its first byte is At; bytes before each further line in the file; -1: places within it are unknown, and all are At
 	Process  string // the processes of its shell that it runs in, from outside, as "1/4/": subshells, parts of pipelines, what runs in the background; "" is the script's own. A Set counts for steps whose Process begins with its own
+	Apart    bool   // Script, and what was read from it: it gets none of the file's variables: it runs on another machine, or is a file by itself
 	Shell    int    // the script that the step was read from, counted from 1 in the file: each has a shell to itself; 0 for a step of the file's own format
 }
 

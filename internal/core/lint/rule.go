@@ -3,6 +3,7 @@ package lint
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"gpuard/internal/core/check"
 )
@@ -166,6 +167,9 @@ func Look(f File, preview bool) []Finding {
 		for _, one := range found {
 			one.Code = cmp.Or(one.Code, about.Code)
 			one.Severity = cmp.Or(one.Severity, about.Severity)
+			if f.breaksQuotes(one) {
+				one.Edits = nil
+			}
 			all = append(all, one)
 		}
 	}
@@ -173,4 +177,13 @@ func Look(f File, preview bool) []Finding {
 		return cmp.Or(cmp.Compare(a.At.Cell, b.At.Cell), cmp.Compare(a.At.Line, b.At.Line), cmp.Compare(a.At.Column, b.At.Column), cmp.Compare(a.Code, b.Code))
 	})
 	return all
+}
+
+// breaksQuotes reports whether an edit writes quotes, or what a shell expands, into a script that stands in quotes.
+func (f File) breaksQuotes(one Finding) bool {
+	return slices.ContainsFunc(one.Edits, func(e Edit) bool {
+		return strings.ContainsAny(e.Text, "\"'$`\\") && slices.ContainsFunc(f.quoted, func(at Place) bool {
+			return at.Cell == e.At.Cell && at.Line <= e.At.Line && e.At.EndLine <= max(at.Line, at.EndLine)
+		})
+	})
 }

@@ -41,7 +41,9 @@ func (a around) inherited(i int, name string) (step Step, sure bool) {
 			return Step{}, false
 		}
 		switch {
-		case s.Shell != 0 && s.Shell != c.Shell, s.Shell == c.Shell && !strings.HasPrefix(c.Process, s.Process), s.Lost != "":
+		case c.Apart && s.Shell != c.Shell:
+			return Step{}, false
+		case s.Shell != 0 && s.Shell != c.Shell, !strings.HasPrefix(c.Process, s.Process), s.Lost != "":
 			continue
 		case s.Shell != 0 && sets[n] > i:
 			continue // within one script the order counts, whatever the format around it
@@ -63,7 +65,7 @@ func inShell(f File, s Step) bool { return f.Kind == Shell || s.Shell != 0 }
 
 // ordered reports whether it matters in a format which of two steps is written first.
 func ordered(k Kind) bool {
-	return slices.Contains([]Kind{Shell, Python, Notebook, Dockerfile}, k)
+	return slices.Contains([]Kind{Shell, Csh, Fish, Python, Notebook, Dockerfile, Markdown}, k)
 }
 
 // effective is what the program gets for a variable: from the command, else from around it.

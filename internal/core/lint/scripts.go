@@ -1,36 +1,43 @@
 package lint
 
+import (
+	"fmt"
+	"strings"
+)
+
 // Scripts returns the shell scripts of a file, each with a shell to itself: a shell file is one, and the scripts within
-// another file (a RUN of a Dockerfile, a run of a workflow, a cell of a notebook) are one each.
+// a file (a RUN of a Dockerfile, a run of a workflow, a cell of a notebook, the text of bash -c) are one each.
 func Scripts(f File) []File {
-	if f.Kind == Shell {
-		return []File{f}
-	}
 	var all []File
 	at := map[int]int{}
 	for _, s := range f.Steps {
-		if s.Shell == 0 {
+		if s.Shell == 0 && f.Kind != Shell {
 			continue
 		}
 		i, known := at[s.Shell]
 		if !known {
 			i = len(all)
 			at[s.Shell] = i
-			all = append(all, File{Path: f.Path, Kind: Shell})
+			all = append(all, File{Path: f.Path, Kind: Shell, UndoPath: f.UndoPath, Undo: f.Undo})
 		}
 		all[i].Steps = append(all[i].Steps, s)
 	}
 	return all
 }
 
+// deepest is how many scripts within each other are read: ssh host "bash -c 'python train.py'" has two.
+const deepest = 4
+
 // Expand puts the steps of each shell script within the file in the place of its Script step, with places in the file.
 // read reads one script; a script that it cannot read stays a Script step.
-func Expand(f File, read func(text string) (File, error)) File {
+func Expand(f File, read func(text string) (File, error)) File { return expand(f, read, deepest) }
+
+func expand(f File, read func(text string) (File, error), depth int) File {
 	out := f
 	out.Steps = nil
 	count := 0
 	for _, s := range f.Steps {
-		if s.Do != Script {
+		if s.Do != Script || depth == 0 {
 			out.Steps = append(out.Steps, s)
 			continue
 		}
@@ -39,20 +46,40 @@ func Expand(f File, read func(text string) (File, error)) File {
 			out.Steps = append(out.Steps, s)
 			continue
 		}
-		count++
+		inner = expand(inner, read, depth-1)
+		out.Unread += inner.Unread
+		if strings.HasPrefix(s.Value.Raw, `"`) || strings.HasPrefix(s.Value.Raw, "'") {
+			out.quoted = append(out.quoted, s.Value.At)
+		}
+		for _, at := range inner.quoted {
+			out.quoted = append(out.quoted, s.moveInto(at))
+		}
 		restoreExpressions(s.Value, inner.Steps)
 		for _, step := range inner.Steps {
-			out.Steps = append(out.Steps, s.place(step, count))
+			if f.Kind == Shell { // a process of its own
+				step.Process = fmt.Sprintf("%ss%d/%s", s.Process, count+1, step.Process)
+			}
+			out.Steps = append(out.Steps, s.place(step, count+1+step.Shell))
 		}
+		count += 1 + highest(inner.Steps)
 	}
 	return out
+}
+
+// highest is the highest number of a script.
+func highest(steps []Step) int {
+	most := 0
+	for _, s := range steps {
+		most = max(most, s.Shell)
+	}
+	return most
 }
 
 // place moves a step of the script s to its place in the file.
 func (s Step) place(inner Step, number int) Step {
 	inner.At = s.moveInto(inner.At)
 	inner.Shell = number
-	inner.Maybe = inner.Maybe || s.Maybe
+	inner.Maybe, inner.Apart = inner.Maybe || s.Maybe, inner.Apart || s.Apart
 	switch {
 	case inner.In == "":
 		inner.In = s.In

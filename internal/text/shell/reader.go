@@ -11,6 +11,8 @@ import (
 // reader turns the tree of a script into steps.
 type reader struct {
 	src         []byte
+	shift       int // what is added to an offset of the tree for one in src
+	unread      int // lines
 	steps       []lint.Step
 	join        string // of the next command
 	loops       int    // seen so far

@@ -14,8 +14,9 @@ import (
 )
 
 // Read returns what a script does. The shell follows from the first line, else from the name, else it is bash. The
-// error says why the text is no script that can be read (the syntax of another shell, half a script, nesting without
-// end): then the file has no steps, and that is no finding.
+// error says why the text is no script that can be read (another language, nesting without end): then the file has no
+// steps, and that is no finding. A line that the parser refuses is passed over and counted in Unread: a placeholder, or
+// one of those that bash takes and the parser does not.
 //
 // Beside variables and programs there are Setting steps: "shebang" for the first line, and "sbatch.NAME" for each
 // option in a #SBATCH comment, by its long name ("sbatch.gres").
@@ -29,17 +30,15 @@ func Read(name string, src []byte) (lint.File, error) {
 	if endless(src) {
 		return f, fmt.Errorf("it has more than %d brackets, branches and chains", maxOpen)
 	}
-	script, err := syntax.NewParser(syntax.Variant(lang)).Parse(bytes.NewReader(endComments(src)), "")
-	if err != nil {
-		return f, fmt.Errorf("this is no shell script that can be read: %w", err)
-	}
 	r := &reader{src: src, lastInPlace: lang&(syntax.LangZsh|syntax.LangMirBSDKorn) != 0 || bang == "ksh"}
 	if bang != "" {
 		r.steps = append(r.steps, firstLine(src))
 	}
 	r.steps = append(r.steps, directives(src)...)
-	r.list(&scope{exported: map[string]bool{}, plain: map[string][]int{}}, script.Stmts)
-	f.Steps = r.steps
+	if err := r.read(lang); err != nil {
+		return f, fmt.Errorf("this is no shell script that can be read: %w", err)
+	}
+	f.Steps, f.Unread = r.steps, r.unread
 	return f, nil
 }
 
@@ -115,6 +114,9 @@ func language(name, bang string) (syntax.LangVariant, error) {
 	if by == "" {
 		by = strings.TrimPrefix(path.Ext(name), ".")
 	}
+	if bang == "" && strings.HasPrefix(by, "z") { // .zshrc, .zshenv, .zprofile
+		by = "zsh"
+	}
 	switch by {
 	case "zsh":
 		return syntax.LangZsh, nil
@@ -122,7 +124,8 @@ func language(name, bang string) (syntax.LangVariant, error) {
 		return syntax.LangMirBSDKorn, nil
 	case "bats":
 		return syntax.LangBats, nil
-	case "fish", "csh", "tcsh", "pwsh", "ps1", "nu", "xonsh", "rc", "elvish":
+	case "fish", "csh", "tcsh", "pwsh", "ps1", "nu", "xonsh", "rc", "elvish",
+		"perl", "ruby", "node", "expect", "awk", "tclsh", "Rscript", "julia", "lua", "php", "make":
 		return 0, fmt.Errorf("cannot read %s: scripts of %s are not read, only those of sh, bash, ksh and zsh", name, by)
 	}
 	return syntax.LangBash, nil

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"gpuard/internal/core/lint"
+	"gpuard/test/steps"
 )
 
 // show writes the steps one per line.
@@ -102,6 +104,32 @@ func TestRead(t *testing.T) {
 				t.Errorf("of\n%s\ngot\n%s\nwant\n%s", c.src, got, c.want)
 			}
 		})
+	}
+}
+
+// TestReadPiecewise: what the parser refuses costs its line, and no other; the places of the rest are right.
+func TestReadPiecewise(t *testing.T) {
+	for _, c := range []struct {
+		name, src string
+		unread    int
+		want      []string
+	}{
+		{"placeholder", "CKPT=<path to x>\nA=1 b\n", 0, []string{`1:1 set CKPT assignment ?"<path to x>"`, `2:1 command with A="1" ="b"`}},
+		{"valid bash", "A=( --freq [0]*3+[1]*58 )\nA=1 b\n", 1, []string{`2:1 command with A="1" ="b"`}},
+		{"in a loop", "for i in 1 2; do\n  a=(-x [0]*3)\n  b\ndone\nc; d\n", 1, []string{
+			`1:5 set i for ?"i in 1 2"`, `3:3 command maybe ="b"`, `5:1 command ="c"`, `5:4 command ="d"`}},
+		{"after another", "a; b (\nc\n", 1, []string{`1:1 command ="a"`, `2:1 command ="c"`}},
+		{"continued", "a\n( b \\\n ) ) \\\n c\nd\n", 2, []string{`1:1 command ="a"`, `2:3 command ="b"`, `5:1 command ="d"`}},
+		{"here-document kept", "cat <<X | b\nc )\nX\nd )\ne\n", 1, []string{`1:1 command ="cat"`, `1:11 command ="b"`, `5:1 command ="e"`}},
+		{"here-document passed over", "a\ncat <<X )\nb\nX\nc\nd\n", 3, []string{`1:1 command ="a"`, `5:1 command ="c"`, `6:1 command ="d"`}},
+		{"endless here-document", "a\nb\nc\ncat <<X\nd\n", 2, []string{`1:1 command ="a"`, `2:1 command ="b"`, `3:1 command ="c"`}},
+		{"endless quote", "a\necho \"b\nc\n", 1, []string{`1:1 command ="a"`, `3:1 command ="c"`}},
+		{"open branch", "a\nif b; then\nc\n", 1, []string{`1:1 command ="a"`, `3:1 command ="c"`}},
+	} {
+		f, err := Read("a.sh", []byte(c.src))
+		if got := steps.Shown(c.src, f); err != nil || f.Unread != c.unread || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, %d unread\n got %s\nwant %s", c.name, err, f.Unread, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
+		}
 	}
 }
 

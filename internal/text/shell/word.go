@@ -15,8 +15,8 @@ func (r *reader) place(n syntax.Node) lint.Place {
 }
 
 func (r *reader) raw(n syntax.Node) string {
-	from, to := int(n.Pos().Offset()), int(n.End().Offset())
-	if from > to || to > len(r.src) {
+	from, to := int(n.Pos().Offset())+r.shift, int(n.End().Offset())+r.shift
+	if from < 0 || from > to || to > len(r.src) {
 		return ""
 	}
 	return string(r.src[from:to])
