@@ -2,31 +2,119 @@ package lint
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
-// ShellText returns the script that a command passes to a shell, as in sh -c "python train.py", as a Script step. It
-// skips env and its assignments. False if there is none, or if it is computed.
+// ShellText returns the script that a command passes to a shell, as in sh -c "python train.py" or ssh host "python
+// train.py", as a Script step. It skips programs that only start another one. False if there is none, or if it is
+// computed.
 func ShellText(command Step) (Step, bool) {
-	words := command.Words
-	for len(words) > 1 && (path.Base(words[0].Text) == "env" || path.Base(words[0].Text) == "exec" || strings.Contains(words[0].Text, "=")) {
-		words = words[1:]
+	words, apart := command.Words, false
+	for len(words) > 0 {
+		name := path.Base(words[0].Text)
+		if s, found := handed(command, name, words[1:]); found {
+			s.Apart = s.Apart || apart
+			return s, true
+		}
+		apart = apart || isOneOf(name, "docker", "podman", "nerdctl", "kubectl", "tmux", "sudo", "doas", "systemd-run")
+		words = passOn(name, words)
 	}
-	if len(words) == 0 || !isShell(words[0].Text) {
-		return Step{}, false
+	return Step{}, false
+}
+
+// passOn is the rest of a command behind a program that starts it; nil for other programs.
+func passOn(name string, words []Word) []Word {
+	switch {
+	case strings.Contains(words[0].Text, "="):
+		return words[1:]
+	case name == "env":
+		return skipOptions(words[1:], []string{"-u", "-C"})
+	case isOneOf(name, "docker", "podman", "nerdctl", "kubectl", "conda", "mamba") || searched(name) || isOneOf(name, "sudo", "parallel"):
+		i := slices.IndexFunc(words[1:], func(w Word) bool { return w.Known && isShell(w.Text) })
+		filled := slices.ContainsFunc(words, func(w Word) bool { return strings.Contains(w.Text, "{") })
+		if i < 0 || filled && isOneOf(name, "xargs", "parallel") { // they write their input in the place of {}
+			return nil
+		}
+		return words[1+i:]
 	}
-	for i, w := range words[1:] {
-		switch {
-		case !strings.HasPrefix(w.Text, "-"):
-			return Step{}, false // a script's file
-		case !strings.HasPrefix(w.Text, "--") && strings.HasSuffix(w.Text, "c"):
-			if i+2 >= len(words) {
-				return Step{}, false
+	w, ok := wrapperOf(name)
+	rest := skipOptions(words[1:], strings.Fields(w.takes))
+	if !ok || len(w.between) > 1 || len(rest) < len(w.between) {
+		return nil
+	}
+	return rest[len(w.between):]
+}
+
+// handed is the script among the words of a program that has a shell read it. It is apart where that shell has another
+// environment: on another machine, after a login, or under a server that runs already.
+func handed(command Step, name string, args []Word) (Step, bool) {
+	login := slices.ContainsFunc(args, func(w Word) bool { return isOneOf(w.Text, "-", "-l", "--login") })
+	switch {
+	case isShell(name):
+		return scriptOf(command, afterC(args, false), false)
+	case name == "su", name == "runuser":
+		return scriptOf(command, afterC(args, true), login)
+	case name == "sbatch":
+		text, _ := option(args, "wrap")
+		return scriptOf(command, text, false)
+	case name == "ssh":
+		rest := skipOptions(args, strings.Fields("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"))
+		if len(rest) > 1 {
+			return JoinedText(command, rest[1:])
+		}
+	case name == "parallel":
+		for _, w := range args {
+			if strings.ContainsAny(w.Text, " \t") && !strings.ContainsAny(w.Text, "{:") {
+				return scriptOf(command, w, false)
 			}
-			return scriptOf(command, words[i+2])
+		}
+	case name == "tmux", name == "screen":
+		starts := slices.ContainsFunc(args, func(w Word) bool {
+			return isOneOf(w.Text, "new-session", "new", "new-window", "neww", "split-window", "splitw", "send-keys", "send", "respawn-pane", "stuff")
+		})
+		for _, w := range slices.Backward(args) {
+			if starts && strings.ContainsAny(w.Text, " \t") {
+				return scriptOf(command, w, true)
+			}
 		}
 	}
 	return Step{}, false
+}
+
+// afterC is the word after -c, or after a bundle of options that ends in c; names: words without a dash may come before
+// it, which are a script's file for a shell.
+func afterC(args []Word, names bool) Word {
+	for i, w := range args {
+		switch {
+		case w.Text == "--command" && names, strings.HasPrefix(w.Text, "-") && !strings.HasPrefix(w.Text, "--") && strings.HasSuffix(w.Text, "c"):
+			if i+1 < len(args) {
+				return args[i+1]
+			}
+			return Word{}
+		case !names && !strings.HasPrefix(w.Text, "-") && (i == 0 || !isOneOf(args[i-1].Text, "-o", "-O", "-eo", "-euo")):
+			return Word{}
+		}
+	}
+	return Word{}
+}
+
+// JoinedText is the script that several words of one line are, as ssh and echo put them together; apart.
+func JoinedText(command Step, words []Word) (Step, bool) {
+	if len(words) == 0 {
+		return Step{}, false
+	}
+	whole := words[0]
+	for _, w := range words[1:] {
+		gap := w.At.Column - whole.At.EndColumn
+		if w.At.Line != whole.At.EndLine || w.At.EndLine != w.At.Line || gap < 1 || whole.Raw != whole.Text || w.Raw != w.Text && w.Known {
+			return Step{}, false
+		}
+		whole.Raw += strings.Repeat(" ", gap) + w.Raw
+		whole.Text, whole.Known = whole.Raw, true
+		whole.At.EndColumn = w.At.EndColumn
+	}
+	return scriptOf(command, whole, true)
 }
 
 // isShell reports whether a program reads POSIX or bash scripts.
@@ -38,12 +126,21 @@ func isShell(program string) bool {
 	return false
 }
 
-func scriptOf(command Step, text Word) (Step, bool) {
-	s := Step{At: text.At, Do: Script, Value: text, In: command.In, Maybe: command.Maybe, Indent: -1}
-	if i := strings.Index(text.Raw, text.Text); i >= 0 && !strings.Contains(text.Text, "\n") && text.At.Line == text.At.EndLine {
+// scriptOf makes a step of the text. The shell around it fills in what stands in double quotes; what it does not know
+// stays a variable for the inner shell, too.
+func scriptOf(command Step, text Word, apart bool) (Step, bool) {
+	s := Step{At: text.At, Do: Script, Value: text, In: command.In, Process: command.Process, Maybe: command.Maybe, Beside: command.Beside, Indent: -1, Apart: apart}
+	if n := len(text.Raw); !text.Known && n > 1 && text.Raw[0] == '"' && text.Raw[n-1] == '"' && text.Text == text.Raw {
+		s.Value.Text = text.Raw[1 : n-1]
+		if strings.Contains(s.Value.Text, `\`) {
+			s.Value.Text = strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\$`, `$`, "\\`", "`").Replace(s.Value.Text)
+			return s, true
+		}
+	}
+	if i := strings.Index(text.Raw, s.Value.Text); i >= 0 && !strings.Contains(s.Value.Text, "\n") && text.At.Line == text.At.EndLine {
 		s.Indent = 0
 		s.At.Column += i
-		s.At.EndColumn = s.At.Column + len(text.Text)
+		s.At.EndColumn = s.At.Column + len(s.Value.Text)
 	}
-	return s, text.Text != "" && (text.Known || s.Indent == 0)
+	return s, s.Value.Text != "" && (text.Known || s.Indent == 0 || s.Value.Text != text.Text)
 }

@@ -9,8 +9,8 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// call reads a simple command: assignments to the shell, or a program with its words.
-func (r *reader) call(s *scope, c *syntax.CallExpr) {
+// call reads a simple command: assignments to the shell, or a program with its words and the scripts that it hands on.
+func (r *reader) call(s *scope, c *syntax.CallExpr, redirects []*syntax.Redirect) {
 	for _, a := range c.Assigns {
 		r.inner(s, a)
 	}
@@ -34,6 +34,7 @@ func (r *reader) call(s *scope, c *syntax.CallExpr) {
 	}
 	step.Join, r.join = r.join, ""
 	r.steps = append(r.steps, step)
+	r.hand(step, redirects)
 	r.builtin(s, step)
 }
 

@@ -53,7 +53,7 @@ func (r *reader) command(s *scope, stmt *syntax.Stmt) {
 	}
 	switch c := stmt.Cmd.(type) {
 	case *syntax.CallExpr:
-		r.call(s, c)
+		r.call(s, c, stmt.Redirs)
 	case *syntax.DeclClause:
 		r.declare(s, c)
 	case *syntax.BinaryCmd:

@@ -128,6 +128,9 @@ func language(name, bang string) (syntax.LangVariant, error) {
 		"perl", "ruby", "node", "expect", "awk", "tclsh", "Rscript", "julia", "lua", "php", "make":
 		return 0, fmt.Errorf("cannot read %s: scripts of %s are not read, only those of sh, bash, ksh and zsh", name, by)
 	}
+	if strings.HasPrefix(by, "python") {
+		return 0, fmt.Errorf("cannot read %s: it is a script of %s", name, by)
+	}
 	return syntax.LangBash, nil
 }
 

@@ -84,7 +84,7 @@ func TestRead(t *testing.T) {
 		{"function", "f() {\n  export X=1\n}\nf\n", "1:1-3:2 define f\n2:10-2:13 set X=[1], how export, exported, in f\n4:1-4:2 command [f]\n"},
 		{"default", ": \"${X:=0}\"\n", "1:4-1:11 set X=[0], how ${:=}, maybe\n1:1-1:12 command [:] ?\"${X:=0}\"\n"},
 		{"for", "for X in 0 1; do python a & done; wait\n", "1:5-1:13 set X=?X in 0 1, how for\n1:18-1:26 command [python] [a], beside, maybe\n1:35-1:39 command [wait]\n"},
-		{"here-doc", "cat > run.sh <<'EOF'\nX=1\nEOF\n", "1:1-1:4 command [cat]\n"},
+		{"here-doc", "cat > run.sh <<'EOF'\nX=1\nEOF\n", "1:1-1:4 command [cat]\n2:1-3:1 script\n"},
 		{"unset", "unset X Y\nunset -f g\n", "1:1-1:10 command [unset] [X] [Y]\n1:7-1:8 unset X, how unset\n1:9-1:10 unset Y, how unset\n2:1-2:11 command [unset] [-f] [g]\n"},
 		{"continued", "X=1 \\\n  python a\n", "1:1-2:11 command X=[1] [python] [a]\n"},
 		{"escapes", `echo a\ b "c\"d" 'e'"f"g "\n" $'x\n' $'y'` + "\n", "1:1-1:42 command [echo] [a b] [c\"d] [efg] [\\n] ?$'x\\n' [y]\n"},
@@ -129,6 +129,65 @@ func TestReadPiecewise(t *testing.T) {
 		f, err := Read("a.sh", []byte(c.src))
 		if got := steps.Shown(c.src, f); err != nil || f.Unread != c.unread || !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, %d unread\n got %s\nwant %s", c.name, err, f.Unread, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
+		}
+	}
+}
+
+// TestHanded: scripts that go to another shell, or into a file.
+func TestHanded(t *testing.T) {
+	for _, c := range []struct{ src, want string }{
+		{`bash -c "A=1 b"`, `1:10 script indent 0 "A=1 b"`},
+		{`bash -c "A=$x b"`, `1:10 script indent 0 "A=$x b"`},
+		{`bash -o pipefail -c 'b'`, `1:22 script indent 0 "b"`},
+		{`bash -x a.sh -c 'b'`, ``},
+		{"bash -c '\n  b\nc'", `1:10 script indent 0 "\n  b\nc"`},
+		{`bash -c "a \"b\""`, `1:9 script indent -1 "a \"b\""`},
+		{`nohup env X=1 timeout 5 sh -c 'b' &`, `1:32 script indent 0 "b"`},
+		{`ssh -p 22 host 'A=1 b'`, `1:17 script indent 0 apart "A=1 b"`},
+		{`ssh host A=1  b`, `1:10 script indent 0 apart "A=1  b"`},
+		{`ssh host`, ``},
+		{`tmux new-session -d -s a "A=1 b"`, `1:27 script indent 0 apart "A=1 b"`},
+		{`tmux send-keys -t a 'A=1 b' Enter`, `1:22 script indent 0 apart "A=1 b"`},
+		{`tmux display-message "a b"`, ``},
+		{`screen -dmS a bash -c 'A=1 b'`, `1:24 script indent 0 "A=1 b"`},
+		{`screen -S a -X stuff 'A=1 b'`, `1:23 script indent 0 apart "A=1 b"`},
+		{`sbatch --gres=gpu:1 --wrap "A=1 b"`, `1:29 script indent 0 "A=1 b"`},
+		{`sbatch --wrap="A=1 b"`, `1:16 script indent 0 "A=1 b"`},
+		{`su - user -c "A=1 b"`, `1:15 script indent 0 apart "A=1 b"`},
+		{`seq 3 | xargs -I@ sh -c 'A=@ b'`, `1:26 script indent 0 "A=@ b"`},
+		{`seq 3 | xargs -I{} sh -c 'A={} b'`, ``},
+		{`docker run x bash -c 'A=1 b'`, `1:23 script indent 0 apart "A=1 b"`},
+		{`echo "export A=1" >> ~/.bashrc`, `1:7 script indent 0 apart "export A=1"`},
+		{`echo export A=1 >> ~/.bashrc`, `1:6 script indent 0 apart "export A=1"`},
+		{`echo "A=1" >> log`, ``},
+		{"cat <<X >> ~/.bashrc\nexport A=1\nX", `2:1 script indent 0 apart "export A=1\n"`},
+		{"cat > job.sh <<'X'\nb $c\nX", `2:1 script indent 0 apart "b $c\n"`},
+		{"cat > job.sh <<X\nb \\$c\nX", `2:1 script indent -1 apart "b $c\n"`},
+		{"cat > a.py <<X\n#!/usr/bin/env python\nX", ``},
+		{"cat > a <<X\n#!/bin/bash\nX", `2:1 script indent 0 apart "#!/bin/bash\n"`},
+		{"sudo tee /etc/profile.d/a.sh <<X\nb\nX", `2:1 script indent 0 apart "b\n"`},
+		{"ssh -p 22 host <<X\nb\nX", `2:1 script indent 0 apart "b\n"`},
+		{"ssh host 'cat > x' <<X\nb\nX", `1:11 script indent 0 apart "cat > x"`},
+		{"ssh host bash -s <<X\nb\nX", `1:10 script indent 0 apart "bash -s" 2:1 script indent 0 apart "b\n"`},
+		{"bash <<X\nb\nX", `2:1 script indent 0 "b\n"`},
+		{"bash a.sh <<X\nb\nX", ``},
+		{"python - <<X\nb\nX", ``},
+		{"sbatch -p a <<X\n#!/bin/bash\nb\nX", `2:1 script indent 0 apart "#!/bin/bash\nb\n"`},
+	} {
+		f, err := Read("a.sh", []byte(c.src+"\n"))
+		var got []string
+		for _, s := range f.Steps {
+			if s.Do != lint.Script {
+				continue
+			}
+			one := fmt.Sprintf("%d:%d script indent %d", s.At.Line, s.At.Column, s.Indent)
+			if s.Apart {
+				one += " apart"
+			}
+			got = append(got, one+fmt.Sprintf(" %q", s.Value.Text))
+		}
+		if line := strings.Join(got, " "); err != nil || line != c.want {
+			t.Errorf("%s: %v\n got %s\nwant %s", c.src, err, line, c.want)
 		}
 	}
 }
