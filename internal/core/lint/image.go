@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"gpuard/internal/core/check"
@@ -73,13 +74,16 @@ func lookImageTakesAll(f File) []Finding {
 }
 
 func lookExportLost(f File) []Finding {
-	if f.Kind != Dockerfile && f.Kind != Workflow && f.Kind != Notebook {
+	if !slices.Contains([]Kind{Dockerfile, Workflow, Notebook, Unit, Makefile, Shell}, f.Kind) {
 		return nil
 	}
 	var all []Finding
 	for _, script := range Scripts(f) {
 		for i, s := range script.Steps {
 			if s.Do != Set || !s.Exported || s.How == "prefix" || !isGPUVariable(s.Name) && s.Name != "NVIDIA_VISIBLE_DEVICES" || used(script.Steps[i+1:]) {
+				continue
+			}
+			if f.Kind == Shell && (s.Shell == 0 || s.Apart) {
 				continue
 			}
 			finding := Finding{Finding: check.Finding{Seen: s.Name + " is exported at the end of a shell",
@@ -94,6 +98,10 @@ func lookExportLost(f File) []Finding {
 				finding.Line = "%env " + s.Name + "=" + s.Value.Text
 			case Workflow:
 				finding.Line = `echo "` + s.Name + "=" + s.Value.Text + `" >> "$GITHUB_ENV"`
+			case Unit:
+				finding.Line = "Environment=" + s.Name + "=" + s.Value.Text
+			case Makefile, Shell:
+				finding.Line = "export " + s.Name + "=" + raw
 			}
 			finding.Do = "write: " + finding.Line
 			if at := s.At; f.Kind == Workflow && s.How == "export" && at.Column > len("export ") {

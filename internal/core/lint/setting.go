@@ -99,8 +99,12 @@ func (s Step) written(p Place) string {
 
 func lookCutAtBlank(f File) []Finding {
 	var all []Finding
+	key, seen := "Environment=", "systemd ignores "
+	if f.Kind == Dockerfile {
+		key, seen = "ENV ", "the build stops at "
+	}
 	for i, s := range f.Steps {
-		if f.Kind != Unit || s.Do != Setting || s.Name != "Environment" {
+		if f.Kind != Unit && f.Kind != Dockerfile || s.Do != Setting || s.Name != strings.TrimRight(key, "= ") {
 			continue
 		}
 		whole, at, ok := uncut(f.Steps, i)
@@ -108,10 +112,14 @@ func lookCutAtBlank(f File) []Finding {
 			continue
 		}
 		name, _, _ := strings.Cut(whole, "=")
-		finding := Finding{Finding: check.Finding{Seen: "systemd ignores " + quote(s.Value.Raw) + ", which assigns nothing",
-			Why: "Environment= is split at blanks, so " + name + " does not get the text after one", Do: "write: Environment=" + whole}, At: s.Value.At}
-		if at.Line == at.EndLine {
-			finding.Edits = []Edit{{At: at, Text: whole}}
+		finding := Finding{Finding: check.Finding{Seen: seen + quote(s.Value.Raw) + ", which assigns nothing",
+			Why: "the line is split at blanks, so " + name + " does not get the text after one", Do: "write: " + key + whole}, At: s.Value.At}
+		switch edits := []Edit{{At: at, Text: whole}}; {
+		case at.Line != at.EndLine:
+		case f.Kind == Dockerfile: // the list would be fixed in the image
+			finding.Write = edits
+		default:
+			finding.Edits = edits
 		}
 		all = append(all, finding)
 	}
@@ -123,7 +131,7 @@ var listPiece = pattern(`^,?(-?[0-9]+|(GPU|MIG)-[-0-9a-fA-F/]+|[0-9]+(,[0-9]+)+)
 // uncut joins the assignment of which step i, a word without one, is a piece; at is the place of its pieces.
 func uncut(steps []Step, i int) (whole string, at Place, ok bool) {
 	word := func(n int) (Value, bool) {
-		if n >= len(steps) || steps[n].Do != Setting || steps[n].Name != "Environment" || steps[n].At != steps[i].At {
+		if n >= len(steps) || steps[n].Do != Setting || steps[n].Name != steps[i].Name || steps[n].At != steps[i].At {
 			return Value{}, false
 		}
 		return steps[n].Value, true
@@ -133,8 +141,8 @@ func uncut(steps []Step, i int) (whole string, at Place, ok bool) {
 	var name, list string
 	switch before := i - 1; {
 	case before >= 0 && steps[before].Do == Set && steps[before].At.Line == at.Line && forGPUs(steps[before].Name) && listPiece().MatchString(piece.Text) &&
-		(strings.HasSuffix(steps[before].Value.Text, ",") || steps[before].Value.Text == "" || piece.Text[0] == ','):
-		name, list, at = steps[before].Name, steps[before].Value.Text+piece.Text, steps[before].At
+		(strings.HasSuffix(steps[before].Value.Text, ",") || steps[before].Value.Text == "" || piece.Text[0] == ',' || numbers(steps[before].Value) != nil && slices.Contains(masks(), steps[before].Name)):
+		name, list, at = steps[before].Name, joinList(steps[before].Value.Text, piece.Text), steps[before].At
 		at.EndLine, at.EndColumn = piece.At.EndLine, piece.At.EndColumn
 	case forGPUs(piece.Text):
 		equals, there := word(next)
@@ -147,9 +155,17 @@ func uncut(steps []Step, i int) (whole string, at Place, ok bool) {
 		return "", at, false
 	}
 	for more, there := word(next); there && listPiece().MatchString(more.Text); more, there = word(next) {
-		list += more.Text
+		list = joinList(list, more.Text)
 		at.EndLine, at.EndColumn = more.At.EndLine, more.At.EndColumn
 		next++
 	}
 	return name + "=" + list, at, true
+}
+
+// joinList joins two pieces of a list.
+func joinList(a, b string) string {
+	if a == "" || strings.HasSuffix(a, ",") || strings.HasPrefix(b, ",") {
+		return a + b
+	}
+	return a + "," + b
 }

@@ -14,14 +14,15 @@ import (
 
 // Read returns what a Dockerfile does (https://docs.docker.com/reference/dockerfile/). Each step belongs to its build
 // stage: the name after AS, else its number from 0. FROM is a Setting whose value is the image or stage; ENV and ARG
-// are Set steps; the shell form of RUN, CMD, ENTRYPOINT and HEALTHCHECK is a Script, the exec form a Command.
+// are Set steps, and a word of ENV that assigns nothing is
+// a Setting; the shell form of RUN, CMD, ENTRYPOINT and HEALTHCHECK is a Script, the exec form a Command.
 func Read(file string, src []byte) (lint.File, error) {
 	f := lint.File{Path: file, Kind: lint.Dockerfile}
 	r := reader{lines: strings.Split(string(src), "\n"), escape: '\\', stages: -1, shell: true}
-	if err := r.instructions(r.instruction); err != nil {
+	if err := r.instructions(r.instruction); err != nil && !slices.ContainsFunc(r.steps, func(s lint.Step) bool { return s.Name != "FROM" }) {
 		return f, fmt.Errorf("cannot read the Dockerfile: %w", err)
 	}
-	f.Steps = r.steps
+	f.Steps, f.Unread = r.steps, r.unread
 	return f, nil
 }
 
@@ -33,6 +34,7 @@ type reader struct {
 	shell  bool        // RUN and its like are for a POSIX shell
 	entry  []lint.Word // the stage's ENTRYPOINT in its exec form
 	steps  []lint.Step
+	unread int // lines
 }
 
 func (r *reader) instruction(i instruction) {
@@ -100,6 +102,8 @@ func (r *reader) variables(i instruction, how string) {
 			value := i.skipBlank(end)
 			set(i.text[at:end], at, value, max(value, len(strings.TrimRight(i.text, " \t\r"))))
 			return
+		case how == "ENV":
+			r.steps = append(r.steps, lint.Step{At: i.whole(), Do: lint.Setting, Name: how, Value: i.unquote(at, end, r.escape), In: r.stage})
 		}
 		at = i.skipBlank(end)
 	}

@@ -151,6 +151,23 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestUnread: an instruction that Docker refuses costs itself.
+func TestUnread(t *testing.T) {
+	for _, c := range []struct {
+		src    string
+		unread int
+		want   []string
+	}{
+		{"FROM a\nLABEL a=b c\nENV A=1\n", 1, []string{`1:1 setting FROM in 0 ="a"`, `3:5 set A ENV in 0 ="1"`}},
+		{"ENV A=0, 1\nRUN <<X\ny\n", 2, []string{`1:5 set A ENV ="0,"`, `1:1 setting ENV ="1"`}},
+	} {
+		f, err := Read("Dockerfile", []byte(c.src))
+		if got := steps.Shown(c.src, f); err != nil || f.Unread != c.unread || !slices.Equal(got, c.want) {
+			t.Errorf("%q: %v, %d unread\n got %s", c.src, err, f.Unread, strings.Join(got, "\n     "))
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	for _, s := range []string{"FROM a AS b\nENV A=\"b\\\" c\" \\\n# x\n\n D='e'\nRUN --mount=a <<EOF\nx\nEOF\n", "# escape=`\nFROM a\nCMD [\"a\", \"\\\"b\"]\n", "FROM a\nENV a b\nONBUILD RUN x \\\n y\nHEALTHCHECK CMD x\n", "FROM a\nSHELL [\"x\"]\nRUN a\n", "\ufeffFROM a\r\nRUN <<-A <<B x\n\tA\nB\n"} {
 		f.Add([]byte(s))

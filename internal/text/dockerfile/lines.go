@@ -1,6 +1,7 @@
 package dockerfile
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,8 +11,8 @@ import (
 )
 
 // instructions splits the file into its instructions, as Docker does (moby/buildkit:
-// frontend/dockerfile/parser/parser.go). It refuses what Docker's parser refuses; faults that the build finds later are
-// left to it.
+// frontend/dockerfile/parser/parser.go). An instruction that Docker's parser refuses is passed over and counted in
+// unread, and the first such fault is returned; faults that the build finds later are left to it.
 func (r *reader) instructions(each func(instruction)) error {
 	count := len(r.lines)
 	if r.lines[count-1] == "" { // after the last newline
@@ -21,6 +22,7 @@ func (r *reader) instructions(each func(instruction)) error {
 		return err
 	}
 	found := false
+	var fault error
 	for n := 1; n <= count; n++ {
 		line := r.lines[n-1]
 		if n == 1 {
@@ -30,9 +32,7 @@ func (r *reader) instructions(each func(instruction)) error {
 			continue
 		}
 		i := r.flatten(n)
-		if err := r.refuse(i); err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
-		}
+		refused := r.refuse(i)
 		i.last = min(i.head, count)
 		for _, doc := range i.hereDocuments() {
 			end := i.last + 1
@@ -40,18 +40,31 @@ func (r *reader) instructions(each func(instruction)) error {
 				continue
 			}
 			if end > count {
-				return fmt.Errorf("line %d: the here-document %s does not end", n, doc.name)
+				r.unread += count - n + 1
+				return cmp.Or(fault, fmt.Errorf("line %d: the here-document %s does not end", n, doc.name))
 			}
 			i.last, i.docs = end, i.docs+1
 		}
 		found = true
+		if refused != nil {
+			fault = cmp.Or(fault, fmt.Errorf("line %d: %w", n, refused))
+		}
+		if refused != nil && !i.assigns() {
+			r.unread += i.last - n + 1
+		} else {
+			each(i)
+		}
 		n = i.last
-		each(i)
 	}
 	if !found {
 		return errors.New("there is no instruction in it")
 	}
-	return nil
+	return fault
+}
+
+// assigns reports whether it is an ENV: what is no assignment in it is a word of its own, which rules look at.
+func (i instruction) assigns() bool {
+	return i.enter() == "ENV" && strings.Contains(i.text[i.args:i.word(i.args)], "=")
 }
 
 // directives reads the lines like "# escape=`" that the file begins with.
