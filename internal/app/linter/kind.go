@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/lint"
+	"gpuard/internal/text/lineshell"
 	"gpuard/internal/text/shell"
 )
 
@@ -20,8 +21,24 @@ func named(file string) lint.Kind {
 		return lint.Python
 	case ext == ".ipynb":
 		return lint.Notebook
-	case slices.Contains([]string{".sh", ".bash", ".ksh", ".sbatch", ".slurm"}, ext), slices.Contains(shellFiles(), name):
+	case slices.Contains([]string{".sh", ".bash", ".ksh", ".zsh", ".sbatch", ".slurm", ".pbs", ".lsf", ".qsub"}, ext), slices.Contains(shellFiles(), name):
 		return lint.Shell
+	case slices.Contains([]string{".csh", ".tcsh", ".cshrc", ".tcshrc"}, ext):
+		return lint.Csh
+	case ext == ".fish":
+		return lint.Fish
+	case slices.Contains([]string{"makefile", "gnumakefile", "bsdmakefile"}, name), ext == ".mk", ext == ".mak":
+		return lint.Makefile
+	case name == "crontab", ext == ".cron", ext == ".crontab", folder == "cron.d":
+		return lint.Crontab
+	case ext == ".conf" && (strings.Contains(name, "supervisor") || strings.Contains(path.Dir(file), "/supervisor")):
+		return lint.Supervisor
+	case name == "launch.json", ext == ".code-workspace":
+		return lint.Launch
+	case name == "kernel.json":
+		return lint.Kernel
+	case ext == ".md", ext == ".markdown":
+		return lint.Markdown
 	case slices.Contains([]string{"dockerfile", "containerfile"}, strings.TrimSuffix(name, ext)), ext == ".dockerfile", ext == ".containerfile":
 		return lint.Dockerfile
 	case ext == ".desktop":
@@ -36,7 +53,7 @@ func named(file string) lint.Kind {
 
 // shellFiles are read by a shell at its start, or by direnv.
 func shellFiles() []string {
-	return []string{".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".kshrc", ".envrc"}
+	return []string{".bashrc", ".bash_profile", ".bash_login", ".bash_aliases", ".profile", ".kshrc", ".envrc", ".zshrc", ".zshenv", ".zprofile", ".zlogin"}
 }
 
 func yamlNamed(file, stem string) lint.Kind {
@@ -49,6 +66,8 @@ func yamlNamed(file, stem string) lint.Kind {
 		return lint.Compose
 	case first == "environment", strings.HasPrefix(first, "environment-"), strings.HasPrefix(first, "environment_"):
 		return lint.Conda
+	case stem == ".gitlab-ci", strings.HasSuffix(stem, ".gitlab-ci"):
+		return lint.GitLab
 	}
 	return ""
 }
@@ -59,6 +78,9 @@ func guess(file string, text []byte) lint.Kind {
 	if bytes.HasPrefix(text, []byte("#!")) {
 		line, _, _ := bytes.Cut(text, []byte("\n"))
 		return interpreted(string(line[2:]))
+	}
+	if isBatch(text) {
+		return lint.Shell
 	}
 	ext := strings.ToLower(path.Ext(file))
 	if ext != ".yml" && ext != ".yaml" && file != input {
@@ -75,6 +97,8 @@ func guess(file string, text []byte) lint.Kind {
 		return lint.Conda
 	case has("on", "jobs"):
 		return lint.Workflow
+	case has("apiVersion", "kind") && bytes.Contains(text, []byte("ontainers:")) && !bytes.Contains(text, []byte("{{")): // a template is no YAML yet
+		return lint.Kubernetes
 	}
 	return ""
 }
@@ -96,8 +120,44 @@ func interpreted(line string) lint.Kind {
 	switch {
 	case name == "uv", strings.HasPrefix(name, "python"), strings.HasPrefix(name, "pypy"):
 		return lint.Python
-	case slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "mksh"}, name):
+	case slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"}, name):
 		return lint.Shell
+	case name == "csh", name == "tcsh":
+		return lint.Csh
+	case name == "fish":
+		return lint.Fish
+	case name == "make", name == "gmake":
+		return lint.Makefile
 	}
 	return ""
+}
+
+// isBatch reports whether a text begins like a job of a batch system: with its options in comments, whatever starts it
+// (sbatch(1), qsub(1), bsub(1)).
+func isBatch(text []byte) bool {
+	for line := range bytes.Lines(text[:min(len(text), firstBytes)]) {
+		line = bytes.TrimSpace(line)
+		if len(line) > 0 && line[0] != '#' {
+			return false
+		}
+		for _, mark := range []string{"#SBATCH -", "#PBS -", "#BSUB -", "#$ -"} {
+			if bytes.HasPrefix(line, []byte(mark)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// readScript reads a script by the shell of its first line: a job script may be one of csh, whatever its name.
+func readScript(file string, text []byte) (lint.File, error) {
+	if line, _, _ := bytes.Cut(text, []byte("\n")); bytes.HasPrefix(line, []byte("#!")) {
+		switch interpreted(string(line[2:])) {
+		case lint.Csh:
+			return lineshell.ReadCsh(file, text)
+		case lint.Fish:
+			return lineshell.ReadFish(file, text)
+		}
+	}
+	return shell.Read(file, text)
 }

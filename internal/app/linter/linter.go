@@ -25,6 +25,7 @@ type Options struct {
 	Python  string      // the interpreter that reads Python; "" is the one of the environment
 	Fix     bool        // write what can be mended
 	Preview bool        // rules that are new, too
+	Docs    bool        // the shell code in Markdown, too
 	Env     visible.Env // where Python is looked for
 
 	Progress func(files, findings int) // called after each batch of files; nil is not called

@@ -1,6 +1,8 @@
 package linter
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"gpuard/internal/core/lint"
@@ -23,5 +25,21 @@ func TestNotebook(t *testing.T) {
 	f := r.Findings[0]
 	if f.Kind != lint.Notebook || f.Cell != 1 || f.Line != 2 || f.Now != "%env CUDA_VISIBLE_DEVICES=0-3" || f.Fixable || f.Fixed {
 		t.Errorf("%+v", f)
+	}
+}
+
+// TestNotebookOutputs: a notebook is measured without what its cells have put out.
+func TestNotebookOutputs(t *testing.T) {
+	gate.Need(t, "python3")
+	cells := func(first, output string) string {
+		return `{"cells": [{"cell_type": "markdown", "source": "` + first + `"},
+ {"cell_type": "code", "source": "%env CUDA_VISIBLE_DEVICES=0-3", "outputs": ["` + output + `"]}
+], "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}`
+	}
+	long := strings.Repeat("x", 2*largest)
+	root := lay(t, map[string]string{"outputs.ipynb": cells(long, long), "code.ipynb": strings.Replace(cells("", ""), "%env", "# "+long+"\\n%env", 1)})
+	r := look(t, false, root)
+	if got := found(root, r); !slices.Equal(got, []string{"outputs.ipynb mask-range"}) || r.Findings[0].Cell != 2 || len(r.Skipped) != 1 {
+		t.Errorf("%q, %+v", got, r.Skipped)
 	}
 }

@@ -10,9 +10,17 @@ import (
 	"gpuard/internal/core/lint"
 	"gpuard/internal/text/compose"
 	"gpuard/internal/text/condaenv"
+	"gpuard/internal/text/crontab"
 	"gpuard/internal/text/desktop"
 	"gpuard/internal/text/dockerfile"
+	"gpuard/internal/text/editorconf"
+	"gpuard/internal/text/gitlab"
+	"gpuard/internal/text/lineshell"
+	"gpuard/internal/text/makefile"
+	"gpuard/internal/text/markdown"
+	"gpuard/internal/text/podspec"
 	"gpuard/internal/text/shell"
+	"gpuard/internal/text/supervisord"
 	"gpuard/internal/text/unit"
 	"gpuard/internal/text/workflow"
 )
@@ -48,13 +56,23 @@ type reader func(path string, text []byte) (lint.File, error)
 // readers are those that need no other program.
 func readers() map[lint.Kind]reader {
 	return map[lint.Kind]reader{
-		lint.Shell:      shell.Read,
+		lint.Shell:      readScript,
 		lint.Dockerfile: dockerfile.Read,
 		lint.Compose:    compose.Read,
 		lint.Conda:      condaenv.Read,
 		lint.Workflow:   workflow.Read,
 		lint.Unit:       unit.Read,
 		lint.Desktop:    desktop.Read,
+		lint.Csh:        lineshell.ReadCsh,
+		lint.Fish:       lineshell.ReadFish,
+		lint.Makefile:   makefile.Read,
+		lint.GitLab:     gitlab.Read,
+		lint.Kubernetes: podspec.Read,
+		lint.Crontab:    crontab.Read,
+		lint.Supervisor: supervisord.Read,
+		lint.Launch:     editorconf.ReadLaunch,
+		lint.Kernel:     editorconf.ReadKernel,
+		lint.Markdown:   markdown.Read,
 	}
 }
 

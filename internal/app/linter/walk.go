@@ -16,10 +16,17 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/host/files"
+	"gpuard/internal/text/notebook"
 )
 
 // largest is the size of the largest file that is read, in bytes; files written by hand are smaller.
 const largest = 2 << 20
+
+// largestNotebook is that of a notebook, whose outputs may be many times as long as its code.
+const largestNotebook = 64 << 20
+
+// firstBytes is how much of a file is read to see whether it is a script.
+const firstBytes = 2 << 10
 
 // input is the path that means standard input.
 const input = "-"
@@ -45,7 +52,7 @@ const (
 // collect finds the files, reads them, and hands them on in batches. It searches folders in the order of names, and
 // reads a file in several of the paths once.
 func (o Options) collect(ctx context.Context, r *Report, handOn func(batch []source)) error {
-	c := &collector{ctx: ctx, report: r, seen: map[string]bool{}, hooks: map[string]*deactivation{}, handOn: handOn}
+	c := &collector{ctx: ctx, report: r, docs: o.Docs, seen: map[string]bool{}, hooks: map[string]*deactivation{}, handOn: handOn}
 	for _, p := range o.Paths {
 		if p == input {
 			text, err := io.ReadAll(io.LimitReader(o.Input, largest+1))
@@ -96,6 +103,7 @@ func reason(err error) string {
 type collector struct {
 	ctx    context.Context
 	report *Report
+	docs   bool            // Markdown is read
 	seen   map[string]bool // by the absolute path
 	batch  []source
 	size   int // of the texts of the batch, in bytes
@@ -150,6 +158,9 @@ func (c *collector) file(p string, info fs.FileInfo, asked bool) {
 	}
 	c.seen[same] = true
 	kind := named(filepath.ToSlash(same))
+	if kind == lint.Markdown && !c.docs {
+		kind = ""
+	}
 	if !asked && kind == "" && !undecided(p) {
 		return
 	}
@@ -157,13 +168,13 @@ func (c *collector) file(p string, info fs.FileInfo, asked bool) {
 		c.problem(p, "it is not a regular file")
 		return
 	}
-	if info.Size() > largest {
+	if info.Size() > largest && (kind != lint.Notebook || info.Size() > largestNotebook) {
 		if asked || kind != "" {
 			c.report.Skipped = append(c.report.Skipped, Omission{p, "larger than 2 MiB"})
 		}
 		return
 	}
-	read, err := files.Read(p) // it may be another file by now, such as a pipe
+	read, err := files.ReadUpTo(p, largestNotebook) // it may be another file by now, such as a pipe
 	if err != nil {
 		c.problem(p, reason(err))
 		return
@@ -181,11 +192,29 @@ func (c *collector) file(p string, info fs.FileInfo, asked bool) {
 	c.addFile(source{p, kind, text, c.findUndo(p, same)})
 }
 
-// undecided reports whether the text of a file can say what its name does not: programs have no extension.
+// undecided reports whether the text of a file can say what its name does not: YAML by its keys, anything else by its
+// first line. Of a file that is no script, a few bytes are read.
 func undecided(p string) bool {
-	ext := strings.ToLower(filepath.Ext(p))
-	return ext == "" || ext == ".yml" || ext == ".yaml"
+	switch ext := strings.ToLower(filepath.Ext(p)); {
+	case ext == ".yml" || ext == ".yaml":
+		return true
+	case slices.Contains(strings.Fields(neverScripts), ext):
+		return false
+	}
+	file, err := os.Open(p)
+	if err != nil {
+		return true // whoever reads it says why
+	}
+	defer file.Close()
+	begin := make([]byte, firstBytes)
+	n, _ := io.ReadFull(file, begin)
+	return bytes.HasPrefix(begin[:n], []byte("#!")) || isBatch(begin[:n])
 }
+
+// neverScripts are endings of files that a folder may have thousands of.
+const neverScripts = ".c .cc .cpp .cxx .cu .cuh .h .hh .hpp .f .f90 .go .rs .java .js .jsx .ts .tsx .css .scss .html .htm .xml .svg .json .jsonl .toml .md .markdown .rst .tex .pdf " +
+	".png .jpg .jpeg .gif .webp .bmp .ico .tif .tiff .mp3 .mp4 .wav .flac .npy .npz .pt .pth .bin .safetensors .onnx .pkl .h5 .hdf5 .parquet .arrow .csv .tsv .zip .gz .tgz .xz .bz2 .zst " +
+	".tar .whl .so .a .o .dylib .dll .exe .woff .woff2 .ttf .lock .map .proto .patch .diff"
 
 func (c *collector) problem(p, why string) {
 	problem := Omission{p, "cannot read it: " + why}
@@ -195,6 +224,9 @@ func (c *collector) problem(p, why string) {
 }
 
 func (c *collector) addFile(s source) {
+	if s.kind == lint.Notebook && len(s.text) > largest {
+		s.text = notebook.WithoutOutputs(s.text)
+	}
 	switch {
 	case len(s.text) > largest:
 		c.report.Skipped = append(c.report.Skipped, Omission{s.path, "larger than 2 MiB"})

@@ -60,6 +60,9 @@ func TestWalk(t *testing.T) {
 		"jobs/deep/run.sh":                 bad,
 		".hidden/run.sh":                   bad,
 		"start":                            "#!/bin/bash\n" + bad,
+		"start.job":                        "#!/bin/bash\n" + bad,
+		"job.txt":                          "# a job\n#SBATCH --gres=gpu:1\n" + bad,
+		"README.md":                        "```sh\n" + bad + "```\n",
 		"notes.txt":                        bad,
 		"data":                             bad,
 		".git/hooks/run.sh":                bad,
@@ -77,7 +80,7 @@ func TestWalk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{".hidden/run.sh mask-range", "jobs/deep/run.sh mask-range", "run.sh mask-range", "start mask-range"}
+	want := []string{".hidden/run.sh mask-range", "job.txt mask-range", "jobs/deep/run.sh mask-range", "run.sh mask-range", "start mask-range", "start.job mask-range"}
 	r := look(t, false, root)
 	if got := found(root, r); !slices.Equal(got, want) {
 		t.Errorf("found\n%q, want\n%q", got, want)
@@ -85,6 +88,12 @@ func TestWalk(t *testing.T) {
 	if len(r.Problems) != 0 || len(r.Skipped) != 2 {
 		t.Errorf("problems %v, skipped %v; the binary and the large one are skipped", r.Problems, r.Skipped)
 	}
+	t.Run("docs", func(t *testing.T) {
+		r, err := Run(t.Context(), Options{Paths: []string{root + "/README.md"}, Docs: true})
+		if got := found(root, r); err != nil || !slices.Equal(got, []string{"README.md mask-range"}) {
+			t.Errorf("found %q, %v", got, err)
+		}
+	})
 	t.Run("several times", func(t *testing.T) {
 		if got := found(root, look(t, false, root+"/run.sh", root+"/jobs/../run.sh", root+"/jobs", root+"/jobs/deep")); len(got) != 2 {
 			t.Errorf("found %q, want each once", got)

@@ -82,6 +82,20 @@ func wrapperOf(name string) (w wrapper, ok bool) {
 	return wrapper{}, false
 }
 
+// SkipWrapper is the word after a program such as nohup, nice -n 5 or timeout 10, which starts what comes next; the number of
+// words for other programs.
+func SkipWrapper(words []string) int {
+	w, ok := wrapperOf(path.Base(words[0]))
+	next := SkipOptions(words, 1, strings.Fields(w.takes))
+	if w.between == "1" {
+		next++
+	}
+	if !ok || w.between == "run" || next > len(words) {
+		return len(words)
+	}
+	return next
+}
+
 // IsSearched reports whether a program starts another one after options that differ between versions.
 func IsSearched(name string) bool {
 	return slices.Contains([]string{"srun", "mpirun", "mpiexec", "orterun", "mpiexec.hydra", "nsys", "ncu", "nvprof", "rocprof", "rocprofv3", "uv", "conda", "mamba", "micromamba", "pixi", "xargs",

@@ -28,7 +28,7 @@ func lookMaskOutside(f File) []Finding {
 
 func lookNvidiaOutside(f File) []Finding {
 	const name = "NVIDIA_VISIBLE_DEVICES"
-	if f.Kind == Dockerfile || f.Kind == Compose {
+	if slices.Contains([]Kind{Dockerfile, Compose, Kubernetes, GitLab}, f.Kind) {
 		return nil // there it is for the runtime
 	}
 	if slices.ContainsFunc(f.Steps, func(s Step) bool { return buildsContainer(s) || s.Do == Set && s.Name == "CUDA_VISIBLE_DEVICES" }) {

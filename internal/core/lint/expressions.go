@@ -3,18 +3,23 @@ package lint
 import "strings"
 
 // restoreExpressions puts back what stood in a script before its reader wrote something of the same length for a shell's grammar:
-// then Raw of the Script's value has what the file has, and Text what the shell was given (${{ github.ref }} of a
-// workflow).
+// then Raw of the Script's value has what the file has, and Text the variable that the shell was given (${{ github.ref }}
+// of a workflow, $(NAME) of a makefile).
 func restoreExpressions(script Value, steps []Step) {
 	if len(script.Raw) != len(script.Text) || script.Raw == script.Text {
 		return
 	}
 	var pairs []string
-	for i := 0; i < len(script.Raw); i++ {
-		length := strings.Index(script.Raw[i:], "}}") + len("}}")
-		if strings.HasPrefix(script.Raw[i:], "${{") && length > len("}}") {
+	for i := 0; i+1 < len(script.Text); i++ {
+		if script.Text[i] != '$' {
+			continue
+		}
+		length := 2
+		if script.Text[i+1] == '{' {
+			length = strings.IndexByte(script.Text[i:], '}') + 1
+		}
+		if length > 0 && script.Raw[i:i+length] != script.Text[i:i+length] {
 			pairs = append(pairs, script.Text[i:i+length], script.Raw[i:i+length])
-			i += length - 1
 		}
 	}
 	back := strings.NewReplacer(pairs...)

@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"gpuard/internal/core/launchers"
 )
 
 // ShellText returns the script that a command passes to a shell, as in sh -c "python train.py" or ssh host "python
@@ -30,7 +32,7 @@ func passOn(name string, words []Word) []Word {
 		return words[1:]
 	case name == "env":
 		return skipOptions(words[1:], []string{"-u", "-C"})
-	case isOneOf(name, "docker", "podman", "nerdctl", "kubectl", "conda", "mamba") || searched(name) || isOneOf(name, "sudo", "parallel"):
+	case isOneOf(name, "docker", "podman", "nerdctl", "kubectl", "conda", "mamba") || launchers.IsSearched(name) || isOneOf(name, "sudo", "parallel"):
 		i := slices.IndexFunc(words[1:], func(w Word) bool { return w.Known && isShell(w.Text) })
 		filled := slices.ContainsFunc(words, func(w Word) bool { return strings.Contains(w.Text, "{") })
 		if i < 0 || filled && isOneOf(name, "xargs", "parallel") { // they write their input in the place of {}
@@ -38,12 +40,12 @@ func passOn(name string, words []Word) []Word {
 		}
 		return words[1+i:]
 	}
-	w, ok := wrapperOf(name)
-	rest := skipOptions(words[1:], strings.Fields(w.takes))
-	if !ok || len(w.between) > 1 || len(rest) < len(w.between) {
-		return nil
-	}
-	return rest[len(w.between):]
+	return words[launchers.SkipWrapper(spelled(words)):]
+}
+
+// skipOptions drops options, with the next word for those that take it.
+func skipOptions(words []Word, takes []string) []Word {
+	return words[launchers.SkipOptions(spelled(words), 0, takes):]
 }
 
 // handed is the script among the words of a program that has a shell read it. It is apart where that shell has another

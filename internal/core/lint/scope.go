@@ -65,7 +65,7 @@ func inShell(f File, s Step) bool { return f.Kind == Shell || s.Shell != 0 }
 
 // ordered reports whether it matters in a format which of two steps is written first.
 func ordered(k Kind) bool {
-	return slices.Contains([]Kind{Shell, Csh, Fish, Python, Notebook, Dockerfile, Markdown}, k)
+	return slices.Contains([]Kind{Shell, Csh, Fish, Python, Notebook, Dockerfile, Markdown, Crontab}, k)
 }
 
 // effective is what the program gets for a variable: from the command, else from around it.

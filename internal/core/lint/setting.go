@@ -18,7 +18,7 @@ func forGPUs(name string) bool {
 }
 
 func lookAssignment(f File) []Finding {
-	if !slices.Contains([]Kind{Desktop, Unit, Dockerfile, Compose}, f.Kind) {
+	if !slices.Contains([]Kind{Desktop, Unit, Dockerfile, Compose, Kubernetes, Supervisor}, f.Kind) {
 		return nil
 	}
 	programs := 0
@@ -77,6 +77,12 @@ func (finding *Finding) write(kind Kind, s Step, sets []Step, programs int) {
 	case Dockerfile:
 		finding.Line = `"env", ` + s.Words[0].Raw
 		finding.Edits = []Edit{{At: before, Text: `"env", `}}
+	case Kubernetes:
+		finding.Do = "move it to env: name: " + sets[0].Name + `, value: "` + sets[0].Value.Text + `"`
+		return
+	case Supervisor:
+		finding.Do = "write: environment=" + sets[0].Name + `="` + sets[0].Value.Text + `"`
+		return
 	default:
 		finding.Do = "move it to environment: " + sets[0].Name + `: "` + sets[0].Value.Text + `"`
 		return

@@ -27,6 +27,9 @@ func lookCutAtComma(f File) []Finding {
 		whole := `"` + list + `"`
 		finding := Finding{Finding: check.Finding{Seen: s.Name + " gets only " + quote(s.Value.Text) + ": what follows the comma is an entry of its own",
 			Why: "between brackets YAML ends an entry at a comma", Do: "write: " + s.Name + ": " + whole}, At: s.Value.At}
+		if f.Kind == Supervisor {
+			finding.Why, finding.Do = "supervisord ends a value without quotes at a comma, and refuses what is no NAME=value", "write: "+s.Name+"="+whole
+		}
 		if s.At.Line == s.Value.At.Line && s.At.EndColumn == s.Value.At.EndColumn && s.Value.At.Column == s.At.Column+len(s.Name)+1 { // NAME=value in a list
 			whole = `"` + s.Name + "=" + list + `"`
 			at.Column, finding.Do = s.At.Column, "write: "+whole
@@ -67,13 +70,17 @@ func lookDollarKept(f File) []Finding {
 
 // keepsDollar reports whether a value has a $ that its format does not expand.
 func keepsDollar(k Kind, s Step) bool {
-	return slices.Contains([]Kind{Unit, Workflow, Conda, Desktop, Dockerfile}, k) && forGPUs(s.Name) && s.Value.Known && dollar().MatchString(s.Value.Text)
+	return slices.Contains([]Kind{Unit, Workflow, Conda, Desktop, Dockerfile, Crontab, Supervisor, Kubernetes}, k) && forGPUs(s.Name) && s.Value.Known && dollar().MatchString(s.Value.Text)
 }
 
 func unexpanded(k Kind) string {
 	switch k {
 	case Unit:
 		return "write the value, or ExecStart=/usr/bin/env NAME=${NAME} ... with braces"
+	case Kubernetes:
+		return "write $(NAME), of a variable that stands above it"
+	case Supervisor:
+		return "write the value, or %(ENV_NAME)s"
 	case Workflow:
 		return "write ${{ env.NAME }}, or set it in the script"
 	}

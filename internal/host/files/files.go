@@ -44,17 +44,20 @@ func (a Access) OwnedBy(uid uint32) bool { return a.UID == uid || a.UID == 0 }
 func (a Access) OthersWrite() bool { return a.Mode&0o002 != 0 || a.Mode&0o020 != 0 && a.GID != a.UID }
 
 // Read reads the file at path, through symbolic links.
-func Read(path string) (Text, error) {
+func Read(path string) (Text, error) { return ReadUpTo(path, limit) }
+
+// ReadUpTo reads a file that may be larger than Read takes: up to most bytes.
+func ReadUpTo(path string, most int64) (Text, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe without a writer would stop us
 	if err != nil {
 		return Text{}, bare(err)
 	}
 	defer file.Close() //nolint:errcheck // read only
-	return content(file)
+	return content(file, most)
 }
 
-// content reads an open file, when it is a plain one.
-func content(file *os.File) (Text, error) {
+// content reads an open file of at most so many bytes, when it is a plain one.
+func content(file *os.File, most int64) (Text, error) {
 	info, err := file.Stat()
 	switch {
 	case err != nil:
@@ -62,12 +65,12 @@ func content(file *os.File) (Text, error) {
 	case !info.Mode().IsRegular():
 		return Text{}, errors.New("it is " + kind(info.Mode()) + ", and must be a plain file")
 	}
-	content, err := io.ReadAll(io.LimitReader(file, limit+1))
+	content, err := io.ReadAll(io.LimitReader(file, most+1))
 	switch {
 	case err != nil:
 		return Text{}, bare(err)
-	case len(content) > limit:
-		return Text{}, fmt.Errorf("it is larger than %d MiB", limit>>20)
+	case int64(len(content)) > most:
+		return Text{}, fmt.Errorf("it is larger than %d MiB", most>>20)
 	}
 	text := Text{Content: content, Modified: info.ModTime(), Access: Access{Mode: info.Mode().Perm()}}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -109,5 +109,5 @@ func (d *Folder) Read(name string) (Text, error) {
 	if info, err := file.Stat(); err == nil && info.IsDir() {
 		return Text{}, os.ErrNotExist
 	}
-	return content(file)
+	return content(file, limit)
 }

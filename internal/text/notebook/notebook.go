@@ -74,3 +74,32 @@ func Read(src []byte) ([]lint.Cell, error) {
 	}
 	return cells, nil
 }
+
+// WithoutOutputs returns a notebook as JSON that has its code and nothing else: outputs may be many times as long. What
+// is no notebook stays as it is.
+func WithoutOutputs(src []byte) []byte {
+	var b book
+	if err := json.Unmarshal(src, &b); err != nil {
+		return src
+	}
+	for i := range b.Cells {
+		b.Cells[i].drop()
+	}
+	for _, w := range b.Worksheets {
+		for i := range w.Cells {
+			w.Cells[i].drop()
+		}
+	}
+	short, err := json.Marshal(b)
+	if err != nil {
+		return src
+	}
+	return short
+}
+
+// drop takes away what is no code; the cell stays, and counts.
+func (c *cell) drop() {
+	if c.Type != "code" {
+		c.Source, c.Input = "", ""
+	}
+}

@@ -1,0 +1,139 @@
+package lineshell
+
+import (
+	"strings"
+
+	"gpuard/internal/core/lint"
+)
+
+// scanner cuts a script into statements and words.
+type scanner struct {
+	src       string
+	at        int
+	line      int
+	start     int  // of the line
+	multiline bool // a quote may end on a later line
+	unread    int  // lines with a quote that does not end
+}
+
+func (s *scanner) done() bool { return s.at >= len(s.src) }
+
+func (s *scanner) step() {
+	if s.src[s.at] == '\n' {
+		s.line, s.start = s.line+1, s.at+1
+	}
+	s.at++
+}
+
+// blank passes over blanks, and over a backslash before the end of a line.
+func (s *scanner) blank() {
+	for !s.done() {
+		switch {
+		case strings.IndexByte(" \t\r", s.src[s.at]) >= 0:
+			s.step()
+		case strings.HasPrefix(s.src[s.at:], "\\\n"):
+			s.step()
+			s.step()
+		default:
+			return
+		}
+	}
+}
+
+// statement returns the words up to the next separator, and that separator: "" for ; and the end of a line.
+func (s *scanner) statement() (words []lint.Word, join string) {
+	for {
+		s.blank()
+		if s.done() {
+			return words, ""
+		}
+		rest := s.src[s.at:]
+		switch c := rest[0]; {
+		case c == '#':
+			for !s.done() && s.src[s.at] != '\n' {
+				s.step()
+			}
+		case c == '\n' || c == ';':
+			s.step()
+			return words, ""
+		case strings.HasPrefix(rest, "&&"), strings.HasPrefix(rest, "||"):
+			s.step()
+			s.step()
+			return words, rest[:2]
+		case c == '&' || c == '|':
+			s.step()
+			return words, rest[:1]
+		case c == '<' || c == '>':
+			for !s.done() && strings.IndexByte("<>&!", s.src[s.at]) >= 0 {
+				s.step()
+			}
+			s.blank()
+			s.word() // the file
+		default:
+			words = append(words, s.word())
+		}
+	}
+}
+
+// word reads one word. What stands in brackets belongs to it, blanks and all.
+func (s *scanner) word() lint.Word {
+	w := lint.Word{Known: true, At: lint.Place{Line: s.line, Column: s.at - s.start + 1}}
+	begin, depth := s.at, 0
+	var out strings.Builder
+	for !s.done() {
+		c := s.src[s.at]
+		if c == '\n' || depth == 0 && s.at > begin && strings.IndexByte(" \t\r;&|<>", c) >= 0 || depth == 0 && strings.IndexByte(" \t\r;&|", c) >= 0 {
+			break
+		}
+		switch {
+		case c == '\\' && s.at+1 < len(s.src) && s.src[s.at+1] != '\n':
+			s.step()
+			out.WriteByte(s.src[s.at])
+		case c == '\\':
+			out.WriteByte(c)
+		case c == '\'' || c == '"':
+			s.quoted(c, &out, &w)
+		default:
+			switch c {
+			case '(':
+				depth++
+			case ')':
+				depth = max(depth-1, 0)
+			case '$', '*', '`', '?', '~':
+				w.Known = false
+			}
+			out.WriteByte(c)
+		}
+		if !s.done() && s.src[s.at] != '\n' {
+			s.step()
+		}
+	}
+	w.Raw, w.Text = s.src[begin:s.at], out.String()
+	if w.Known = w.Known && !strings.Contains(w.Raw, "("); !w.Known {
+		w.Text = w.Raw
+	}
+	w.At.EndLine, w.At.EndColumn = s.line, s.at-s.start+1
+	return w
+}
+
+// quoted reads up to the byte before the end of a quote's last byte.
+func (s *scanner) quoted(quote byte, out *strings.Builder, w *lint.Word) {
+	for s.step(); !s.done(); s.step() {
+		switch c := s.src[s.at]; {
+		case c == quote:
+			return
+		case c == '\n' && !s.multiline:
+			w.Known = false
+			s.unread++
+			return
+		case c == '\\' && s.multiline && s.at+1 < len(s.src) && (s.src[s.at+1] == quote || s.src[s.at+1] == '\\'):
+			s.step()
+			out.WriteByte(s.src[s.at])
+		default:
+			w.Known = w.Known && (c != '$' && c != '`' || quote == '\'')
+			out.WriteByte(c)
+		}
+	}
+	w.Known = false
+	s.unread++
+}

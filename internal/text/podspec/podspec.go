@@ -1,0 +1,143 @@
+// Package podspec reads manifests of Kubernetes: what their containers run, with which variables and which share of
+// the machine. It runs nothing.
+package podspec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/lint"
+	"gpuard/internal/text/yamltree"
+)
+
+// most is how many steps a file may have: aliases can make a small file name a great many.
+const most = 20000
+
+// Read returns what the containers of a file do
+// (https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/), wherever they are: in a pod, or in
+// what makes pods. Of each, in the section of its name: its variables as Set steps, its image and its resources as
+// Setting steps ("resources.limits.nvidia.com/gpu"), then its program and the script that it hands to a shell.
+func Read(path string, src []byte) (lint.File, error) {
+	f := lint.File{Path: path, Kind: lint.Kubernetes}
+	docs, err := yamltree.Parse(src)
+	if err != nil {
+		return f, err
+	}
+	var r reader
+	for i, doc := range docs {
+		if doc.Find("apiVersion") != nil && doc.Find("kind") != nil {
+			r.walk(doc, 0, fmt.Sprint(i))
+		}
+	}
+	if len(r.steps) > most {
+		return f, fmt.Errorf("cannot read the file: its containers come to more than %d settings", most)
+	}
+	f.Steps = r.steps
+	return f, nil
+}
+
+type reader struct {
+	steps []lint.Step
+	count int // containers so far
+}
+
+// walk looks for containers below a node.
+func (r *reader) walk(n *yamltree.Node, depth int, in string) {
+	if n == nil || depth > 30 || len(r.steps) > most {
+		return
+	}
+	for _, item := range n.Items {
+		r.walk(item, depth+1, in)
+	}
+	for _, p := range n.Entries() {
+		if slices.Contains([]string{"containers", "initContainers"}, p.Key.Text) && p.Value.Kind == yamltree.List {
+			for _, c := range p.Value.Items {
+				r.count++
+				r.container(fmt.Sprintf("%s %d", scalar(c.Find("name")), r.count), c)
+			}
+			continue
+		}
+		r.walk(p.Value, depth+1, in)
+	}
+}
+
+func scalar(n *yamltree.Node) string {
+	if n == nil || n.Null {
+		return ""
+	}
+	return n.Text
+}
+
+func (r *reader) container(in string, n *yamltree.Node) {
+	if env := n.Find("env"); env != nil {
+		for _, item := range env.Items {
+			r.variable(in, item)
+		}
+	}
+	if image := n.Find("image"); image != nil && image.Kind == yamltree.Scalar {
+		r.steps = append(r.steps, lint.Step{At: image.At, Do: lint.Setting, Name: "image", In: in, Value: image.Value()})
+	}
+	for _, part := range []string{"requests", "limits"} {
+		for _, p := range n.Find("resources", part).Entries() {
+			if p.Value.Kind == yamltree.Scalar {
+				r.steps = append(r.steps, lint.Step{At: yamltree.Span(p.Key.At, p.Value.At), Do: lint.Setting, Name: "resources." + part + "." + p.Key.Text, In: in, Value: p.Value.Value()})
+			}
+		}
+	}
+	r.program(in, n)
+}
+
+// variable reads an entry of env: a value, or where it comes from.
+func (r *reader) variable(in string, n *yamltree.Node) {
+	name, value := n.Find("name"), n.Find("value")
+	if name == nil || name.Kind != yamltree.Scalar {
+		return
+	}
+	s := lint.Step{At: n.At, Do: lint.Set, Name: name.Text, In: in, How: "env", Exported: true, Value: lint.Value{At: name.At}}
+	if value != nil && value.Kind == yamltree.Scalar {
+		s.Value = fill(value)
+	}
+	r.steps = append(r.steps, s)
+}
+
+// fill is a scalar in which Kubernetes fills in $(NAME); $$(NAME) is the text itself.
+func fill(n *yamltree.Node) lint.Value {
+	v := n.Value()
+	if strings.Contains(v.Text, "\n") { // its lines are indented in the file
+		v.Raw = ""
+	}
+	v.Known = !strings.Contains(strings.ReplaceAll(v.Text, "$$(", ""), "$(")
+	return v
+}
+
+// program reads command and args, which are one command line where both are there. A command of a shell has its script
+// as a text of several lines, whose places are known.
+func (r *reader) program(in string, n *yamltree.Node) {
+	var nodes []*yamltree.Node
+	var words, plain []lint.Word
+	for _, key := range []string{"command", "args"} {
+		list := n.Find(key)
+		if list == nil {
+			continue
+		}
+		for _, item := range list.Items {
+			if item.Kind == yamltree.Scalar {
+				nodes, words, plain = append(nodes, item), append(words, fill(item)), append(plain, item.Value())
+			}
+		}
+	}
+	if len(words) == 0 {
+		return
+	}
+	s := lint.Step{Do: lint.Command, Words: words, In: in, At: yamltree.Span(words[0].At, words[len(words)-1].At)}
+	r.steps = append(r.steps, s)
+	s.Words = plain // what has a $( is for the shell, mostly
+	inner, ok := lint.ShellText(s)
+	i := slices.IndexFunc(nodes, func(n *yamltree.Node) bool { return n.At == inner.Value.At })
+	if !ok || i < 0 {
+		return
+	}
+	inner.Value.Text, inner.At, inner.Indent = nodes[i].Script()
+	r.steps = append(r.steps, inner)
+}
