@@ -60,6 +60,8 @@ func handed(command Step, name string, args []Word) (Step, bool) {
 	case name == "sbatch":
 		text, _ := option(args, "wrap")
 		return scriptOf(command, text, false)
+	case name == "eval": // what it sets stays, and is not followed
+		return JoinedText(command, args)
 	case name == "ssh":
 		rest := skipOptions(args, strings.Fields("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w"))
 		if len(rest) > 1 {

@@ -29,6 +29,13 @@ func lookAssignment(f File) []Finding {
 	}
 	var all []Finding
 	for _, s := range f.Steps {
+		if s.Shell == 0 && f.Kind == Unit && len(s.Words) == 2 && s.Words[0].Text == "export" {
+			if a, ok := assignment(s.Words[1], "env"); ok && forGPUs(a.Name) {
+				all = append(all, Finding{Finding: check.Finding{Seen: "export is taken as the name of the program to start",
+					Why: "it is a word of shells, and no shell reads this line", Do: "write: Environment=" + s.Words[1].Raw}, At: s.Words[0].At})
+			}
+			continue
+		}
 		var sets []Step
 		for _, w := range s.Words {
 			a, ok := assignment(w, "env")

@@ -28,9 +28,10 @@ func Read(path string, src []byte) (lint.File, error) {
 
 type reader struct {
 	lines    []string
-	together bool   // .ONESHELL
-	target   string // of the rule above
-	depth    int    // of conditionals
+	together bool        // .ONESHELL
+	target   string      // of the rule above
+	depth    int         // of conditionals
+	plain    []lint.Step // variables that are not exported so far
 	steps    []lint.Step
 }
 
@@ -79,6 +80,9 @@ func (r *reader) rule(n int, line string) {
 	equals := strings.IndexByte(line, '=')
 	if colon < 0 || equals >= 0 && equals <= colon+2 { // an assignment: =, :=, ::=
 		r.target = ""
+		if s, ok := r.assignment(n, 0, ""); ok {
+			r.plain = append(r.plain, s)
+		}
 		return
 	}
 	target := strings.TrimSpace(line[:colon])
@@ -90,12 +94,27 @@ func (r *reader) rule(n int, line string) {
 	r.target = target
 }
 
-// export reads NAME = value; a name alone exports what is not written there.
+// export reads NAME = value, and names alone, whose values stand elsewhere.
 func (r *reader) export(n, from int, target string) {
+	if s, ok := r.assignment(n, from, target); ok {
+		r.steps = append(r.steps, s)
+		return
+	}
+	for name := range strings.FieldsSeq(r.lines[n][from:]) {
+		for _, s := range r.plain {
+			if s.Name == name {
+				r.steps = append(r.steps, s)
+			}
+		}
+	}
+}
+
+// assignment reads NAME = value from a byte of a line on.
+func (r *reader) assignment(n, from int, target string) (lint.Step, bool) {
 	line := strings.TrimRight(r.lines[n], "\r")
 	equals := strings.IndexByte(line[from:], '=')
 	if equals < 0 || strings.HasSuffix(line, `\`) {
-		return
+		return lint.Step{}, false
 	}
 	equals += from
 	name := strings.TrimRight(line[from:equals], ":?+! \t")
@@ -106,19 +125,15 @@ func (r *reader) export(n, from int, target string) {
 		value = value[:i]
 	}
 	begin := equals + 1 + len(value) - len(strings.TrimLeft(value, " \t"))
-	value = strings.TrimSpace(value)
-	if name == "" || strings.ContainsAny(name, " \t$") {
-		return
-	}
-	if value == "" {
+	if value = strings.TrimSpace(value); value == "" {
 		begin = equals + 1
 	}
 	place := func(from, to int) lint.Place {
 		return lint.Place{Line: n + 1, Column: from + 1, EndLine: n + 1, EndColumn: to + 1}
 	}
-	r.steps = append(r.steps, lint.Step{At: place(start, begin+len(value)), Do: lint.Set, Name: name, In: target, How: "make", Exported: true,
+	return lint.Step{At: place(start, begin+len(value)), Do: lint.Set, Name: name, In: target, How: "make", Exported: true,
 		Maybe: r.depth > 0 || strings.Contains(line[from:equals], "?"),
-		Value: lint.Value{Text: value, Known: !strings.Contains(value, "$"), At: place(begin, begin+len(value)), Raw: value}})
+		Value: lint.Value{Text: value, Known: !strings.Contains(value, "$"), At: place(begin, begin+len(value)), Raw: value}}, name != "" && !strings.ContainsAny(name, " \t$")
 }
 
 // recipe reads the lines from one to before another as a script. The characters that tell make how to run a line are

@@ -29,7 +29,8 @@ func TestRead(t *testing.T) {
 			`3:1 script in a indent 0 =" export A=1\n  b"@"\texport A=1\n\t@b"`,
 			`7:1 script in c maybe indent 0 =" d"@"\td"`,
 		}},
-		{"no recipe", "define x\n\ta\nendef\nA = 1\n\tb\nexport\nexport A B\n", nil},
+		{"exported later", "A = 0,1\nB=2\nexport A C\n", []string{`1:1 set A make ="0,1"`}},
+		{"no recipe", "define x\n\ta\nendef\nA = 1\n\tb\nexport\nexport B\n", nil},
 	} {
 		f, err := Read("Makefile", []byte(c.src))
 		if got := steps.Shown(c.src, f); err != nil || !slices.Equal(got, c.want) {

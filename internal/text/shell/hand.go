@@ -25,8 +25,8 @@ func (r *reader) hand(command lint.Step, redirects []*syntax.Redirect) {
 		}
 	}
 	program := command.Words[0].Text
-	if target != "" && isStartFile(target) && program == "echo" {
-		add(lint.JoinedText(command, command.Words[1:]))
+	if isStartFile(target) {
+		add(written(command))
 	}
 	if i := slices.IndexFunc(command.Words, func(w lint.Word) bool { return path.Base(w.Text) == "tee" }); i >= 0 && len(command.Words) > i+1 {
 		target = command.Words[len(command.Words)-1].Text
@@ -49,6 +49,23 @@ func (r *reader) hand(command lint.Step, redirects []*syntax.Redirect) {
 			add(script, reads)
 		}
 	}
+}
+
+// written is the script that echo or printf write.
+func written(command lint.Step) (lint.Step, bool) {
+	words := command.Words[1:]
+	escapes := command.Words[0].Text == "printf"
+	if !escapes && command.Words[0].Text != "echo" {
+		return lint.Step{}, false
+	}
+	for len(words) > 0 && !escapes && strings.HasPrefix(words[0].Text, "-") {
+		escapes, words = strings.Contains(words[0].Text, "e"), words[1:]
+	}
+	script, ok := lint.JoinedText(command, words)
+	if escapes && strings.Contains(script.Value.Text, `\`) {
+		script.Value.Text, script.Indent = strings.ReplaceAll(script.Value.Text, `\n`, "\n"), -1
+	}
+	return script, ok && (!escapes || !strings.Contains(script.Value.Text, "%"))
 }
 
 // document is the text of a here-document as a script. Where the name of its end has no quotes, the shell around it fills

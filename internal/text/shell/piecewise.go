@@ -27,6 +27,7 @@ func (r *reader) read(lang syntax.LangVariant) error {
 	text := endComments(r.src)
 	budget := 16*len(text) + 1<<16 // bytes, so that the time grows with the length alone
 	var first error
+	document := 0 // lines of a here-document without an end, which are no code
 	for from := 0; ; {
 		line := bytes.Count(text[:from], []byte("\n"))
 		stmts, fault := statements(lang, text[from:], line)
@@ -53,12 +54,15 @@ func (r *reader) read(lang syntax.LangVariant) error {
 		}
 		if count == 0 {
 			r.unread += filled(text[from:])
+			if endless {
+				document = r.unread
+			}
 			break
 		}
 		r.unread += count
 	}
 	does := func(step lint.Step) bool { return step.Do != lint.Setting }
-	if first != nil && (!slices.ContainsFunc(r.steps, does) || 2*r.unread > filled(r.src)) {
+	if first != nil && (!slices.ContainsFunc(r.steps, does) || 2*(r.unread-document) > filled(r.src)) {
 		return first
 	}
 	return nil

@@ -169,8 +169,23 @@ func (r *reader) pipeline(s *scope, c *syntax.BinaryCmd) {
 			r.stmt(s, part)
 			return
 		}
+		before := len(r.steps)
 		r.apart(s, "pipeline", func(in *scope) { r.stmt(in, part) })
+		r.handThrough(before)
 		r.join = "|"
+	}
+}
+
+// handThrough adds the script that echo writes through tee into a start file; step before is the first of tee's part.
+func (r *reader) handThrough(before int) {
+	if before == 0 || len(r.steps) != before+1 || r.steps[before].Do != lint.Command || r.steps[before-1].Do != lint.Command {
+		return
+	}
+	words := r.steps[before].Words
+	if slices.ContainsFunc(words, func(w lint.Word) bool { return w.Text == "tee" }) && isStartFile(words[len(words)-1].Text) {
+		if script, ok := written(r.steps[before-1]); ok {
+			r.steps = append(r.steps, spread(script))
+		}
 	}
 }
 
