@@ -10,6 +10,7 @@ import (
 
 // lookBeyondJob finds lists in job scripts with numbers beyond what the job asks for.
 func lookBeyondJob(f File) []Finding {
+	f = withoutInner(f)
 	job := batchOf(f)
 	if job.gpus == 0 {
 		return nil
@@ -65,8 +66,15 @@ func (b batch) setsAnew(p program, value Value) bool {
 	return at.Line < srun.Line || at.Line == srun.Line && at.Column < srun.Column
 }
 
+// withoutInner is a job script without the scripts within it: what it writes into a file for srun to start runs in each task.
+func withoutInner(f File) File {
+	f.Steps = slices.DeleteFunc(slices.Clone(f.Steps), func(s Step) bool { return s.Shell != 0 })
+	return f
+}
+
 // lookTaskNumber finds numbers of tasks that the batch script reads before srun has started the tasks.
 func lookTaskNumber(f File) []Finding {
+	f = withoutInner(f)
 	last := lastStep(f)
 	job := batchOf(f)
 	if !job.many || last < 0 {

@@ -40,7 +40,11 @@ func lookProcesses(f File) []Finding {
 			count, _ := run.share()
 			least.lower(count, "the container")
 		default:
-			least = l.limitAround(a, i, job, shared)
+			around := job
+			if s.Shell != 0 {
+				around = batch{}
+			}
+			least = l.limitAround(a, i, around, shared)
 		}
 		seen := fmt.Sprintf("%d processes are started", n)
 		if !l.startsProcesses() {

@@ -1,0 +1,65 @@
+package linter
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/check"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/gate"
+)
+
+// TestCases: what is found in the files of testdata/cases.txt, by their real names and without any option.
+func TestCases(t *testing.T) {
+	gate.Need(t, "python3")
+	text, err := os.ReadFile(filepath.Join("testdata", "cases.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := regexp.MustCompile(`(?m)^-- (\S+) (\S+): (\S+) --\n`)
+	heads := head.FindAllStringSubmatchIndex(string(text), -1)
+	if len(heads) < 50 {
+		t.Fatalf("%d cases", len(heads))
+	}
+	for i, h := range heads {
+		end := len(text)
+		if i+1 < len(heads) {
+			end = heads[i+1][0]
+		}
+		id, want, name := string(text[h[2]:h[3]]), string(text[h[4]:h[5]]), string(text[h[6]:h[7]])
+		t.Run(id, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), name)
+			err := os.WriteFile(path, []byte(strings.TrimRight(string(text[h[1]:end]), "\n")+"\n"), 0o644)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Run(t.Context(), Options{Paths: []string{path}, Env: visible.Env(os.Environ())})
+			if err != nil || len(r.Problems)+len(r.Skipped) > 0 {
+				t.Fatalf("%v, %v, %v", err, r.Problems, r.Skipped)
+			}
+			if !isWanted(want, r.Findings) {
+				t.Errorf("wanted %s:\n%s\n%s", want, told(r.Findings), text[h[1]:end])
+			}
+		})
+	}
+}
+
+func isWanted(want string, found []Mistake) bool {
+	switch want {
+	case "none":
+		return len(found) == 0
+	case "one":
+		return len(found) == 1
+	case "warning":
+		for _, f := range found {
+			if f.Severity != check.Warning {
+				return false
+			}
+		}
+	}
+	return len(found) > 0
+}
