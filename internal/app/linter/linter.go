@@ -36,8 +36,15 @@ type Report struct {
 	Files    int        `json:"files"`    // how many were read
 	Findings []Mistake  `json:"findings"` // in the order of the files and of the places in them; never nil
 	Silenced int        `json:"silenced"` // findings that a comment in the file silences
+	Partial  []Passage  `json:"partial"`  // files that were read but for some lines; never nil
 	Skipped  []Omission `json:"skipped"`  // files that hold no text of their format, and why; never nil
 	Problems []Omission `json:"problems"` // what could not be looked at, or not be mended, and why; never nil
+}
+
+// Passage is what could not be read of a file: a placeholder, or the grammar of another shell.
+type Passage struct {
+	Path  string `json:"path"`  // of the file
+	Lines int    `json:"lines"` // how many were passed over
 }
 
 // Omission is something that was not done with a file.
@@ -69,7 +76,7 @@ func (r Report) Bad() bool {
 
 // Run checks everything that o names.
 func Run(ctx context.Context, o Options) (Report, error) {
-	r := Report{Findings: []Mistake{}, Skipped: []Omission{}, Problems: []Omission{}}
+	r := Report{Findings: []Mistake{}, Partial: []Passage{}, Skipped: []Omission{}, Problems: []Omission{}}
 	if o.Fix && slices.Contains(o.Paths, input) {
 		return r, &exit.Usage{Text: "cannot write into standard input: --fix takes files"}
 	}
@@ -103,6 +110,7 @@ func (o Options) lookAt(ctx context.Context, batch []source, r *Report) {
 		r.Files += p.Files
 		r.Silenced += p.Silenced
 		r.Findings = append(r.Findings, p.Findings...)
+		r.Partial = append(r.Partial, p.Partial...)
 		r.Skipped = append(r.Skipped, p.Skipped...)
 		r.Problems = append(r.Problems, p.Problems...)
 	}
@@ -115,7 +123,7 @@ func (o Options) lookAt(ctx context.Context, batch []source, r *Report) {
 // none of one's own; of a file that is named, whoever asks for it goes by the exit code.
 func (r *Report) missed(paths []string) {
 	r.Skipped = slices.DeleteFunc(r.Skipped, func(one Omission) bool {
-		if one.Why == noFormat || !slices.Contains(paths, one.Path) {
+		if strings.HasPrefix(one.Why, noFormat) || !slices.Contains(paths, one.Path) {
 			return false
 		}
 		r.Problems = append(r.Problems, Omission{one.Path, "cannot read it: " + strings.TrimPrefix(one.Why, "not read: ")})
@@ -135,6 +143,9 @@ func (r *Report) add(one *reading) {
 		return
 	}
 	r.Files++
+	if one.file.Unread > 0 {
+		r.Partial = append(r.Partial, Passage{one.path, one.file.Unread})
+	}
 	found, silenced := one.look()
 	r.Silenced += silenced
 	mistakes := slices.Concat(one.fixed, one.mistakes(found))

@@ -185,7 +185,11 @@ func (c *collector) file(p string, info fs.FileInfo, asked bool) {
 	}
 	if kind == "" {
 		if asked {
-			c.report.Skipped = append(c.report.Skipped, Omission{p, noFormat})
+			why := noFormat
+			if named(filepath.ToSlash(same)) == lint.Markdown {
+				why += ", but for the shell code in it with --docs"
+			}
+			c.report.Skipped = append(c.report.Skipped, Omission{p, why})
 		}
 		return
 	}
@@ -201,7 +205,7 @@ func undecided(p string) bool {
 	case slices.Contains(strings.Fields(neverScripts), ext):
 		return false
 	}
-	file, err := os.Open(p)
+	file, err := os.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may be a pipe by now
 	if err != nil {
 		return true // whoever reads it says why
 	}

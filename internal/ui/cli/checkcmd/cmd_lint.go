@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,10 +25,11 @@ func Lint(p *cli.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint PATH...",
 		Short: "Find GPU mistakes in scripts before they run",
-		Long: `Reads Python, notebooks, shell scripts, Dockerfiles, Compose files, conda
-environments, GitHub workflows, systemd units and desktop entries, and reports
-GPU settings that will not do what was meant. Folders are searched; "-" is
-standard input. The files are only read, never run.
+		Long: `Reads Python, notebooks, shell and job scripts, Makefiles, Dockerfiles, Compose
+files, Kubernetes manifests, conda environments, pipelines of GitHub and GitLab,
+systemd units, crontabs, desktop entries and more, and reports GPU settings that
+will not do what was meant. Folders are searched; "-" is standard input. The
+files are only read, never run.
 
 A comment silences a finding: "# gpuard:ignore CODE" on the line or alone on the
 line before, "# gpuard:ignore-file CODE" for the whole file.
@@ -39,6 +39,7 @@ read. Python files are parsed by the Python of your environment.`,
 		Example: `  gpuard lint .
   gpuard lint train.py jobs/ compose.yaml
   gpuard lint --fix jobs/train.sh         fix what can be fixed safely
+  gpuard lint --docs README.md            the commands that readers will copy
   gpuard lint --json . > findings.json
   ssh box cat run.sh | gpuard lint --as shell -`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -69,6 +70,7 @@ read. Python files are parsed by the Python of your environment.`,
 	}
 	cmd.Flags().BoolVar(&o.Fix, "fix", false, "fix in the files what can be fixed safely")
 	cmd.Flags().BoolVar(&o.Preview, "preview", false, "look for what is new in this version, too, which may be wrong more often")
+	cmd.Flags().BoolVar(&o.Docs, "docs", false, "read the shell code in Markdown, too")
 	cmd.Flags().StringVar(&o.Python, "python", "", "read Python with this `FILE` (default: the Python of the environment)")
 	cmd.Flags().StringVar(&as, "as", "", "the `FORMAT` of standard input: "+strings.Join(formatNames(), ", "))
 	_ = cmd.RegisterFlagCompletionFunc("as", cobra.FixedCompletions(formatNames(), flagset.NoFiles))
@@ -121,38 +123,33 @@ type lintAnswer struct {
 	linter.Report
 }
 
-// formats lists the formats of --as.
-func formats() []lint.Kind {
-	return []lint.Kind{lint.Python, lint.Notebook, lint.Shell, lint.Dockerfile, lint.Compose, lint.Conda, lint.Workflow, lint.Unit, lint.Desktop}
+// formats are the formats of --as, by the name that is typed.
+var formats = [...]struct {
+	name string
+	kind lint.Kind
+}{
+	{"python", lint.Python}, {"notebook", lint.Notebook}, {"shell", lint.Shell}, {"csh", lint.Csh}, {"fish", lint.Fish}, {"makefile", lint.Makefile},
+	{"dockerfile", lint.Dockerfile}, {"compose", lint.Compose}, {"kubernetes", lint.Kubernetes}, {"conda", lint.Conda}, {"workflow", lint.Workflow},
+	{"gitlab", lint.GitLab}, {"systemd", lint.Unit}, {"supervisord", lint.Supervisor}, {"crontab", lint.Crontab}, {"desktop", lint.Desktop},
+	{"launch", lint.Launch}, {"kernel", lint.Kernel}, {"markdown", lint.Markdown},
 }
 
 // formatNames lists the values of --as.
 func formatNames() (names []string) {
-	for _, k := range formats() {
-		names = append(names, formatName(k))
+	for _, f := range formats {
+		names = append(names, f.name)
 	}
 	return names
-}
-
-func formatName(k lint.Kind) string {
-	switch k {
-	case lint.Conda:
-		return "conda"
-	case lint.Unit:
-		return "systemd"
-	case lint.Desktop:
-		return "desktop"
-	}
-	return string(k)
 }
 
 func formatNamed(name string) (lint.Kind, error) {
 	if name == "" {
 		return "", nil
 	}
-	i := slices.Index(formatNames(), name)
-	if i < 0 {
-		return "", &exit.Usage{Text: fmt.Sprintf("cannot read %s: --as takes %s", name, strings.Join(formatNames(), ", "))}
+	for _, f := range formats {
+		if f.name == name {
+			return f.kind, nil
+		}
 	}
-	return formats()[i], nil
+	return "", &exit.Usage{Text: fmt.Sprintf("cannot read %s: --as takes %s", name, strings.Join(formatNames(), ", "))}
 }

@@ -85,7 +85,7 @@ func lintSummary(p *console.Page, r linter.Report) {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{fixed, "fixed"}, {count[check.Error], "error"}, {count[check.Warning], "warning"}, {count[check.Info], "remark"}, {r.Silenced, "silenced"}, {len(r.Skipped), "not read"}} {
+	}{{fixed, "fixed"}, {count[check.Error], "error"}, {count[check.Warning], "warning"}, {count[check.Info], "remark"}, {r.Silenced, "silenced"}, {len(r.Partial), "read in part"}, {len(r.Skipped), "not read"}} {
 		if c.n > 0 {
 			parts = append(parts, counted(c.n, c.what))
 		}
@@ -113,12 +113,19 @@ func lintSummary(p *console.Page, r linter.Report) {
 		p.Out.WriteByte('\n')
 	}
 	advice(p, console.Span{}, console.Normal, text)
-	for i, o := range r.Skipped {
-		if i == 3 && len(r.Skipped) > 4 {
-			p.Paragraph(console.Normal.Of("  "), console.Dim, fmt.Sprintf("and %d more: --json lists them", len(r.Skipped)-i))
+	var unread []string
+	for _, part := range r.Partial {
+		unread = append(unread, part.Path+": read but for "+prose.Count(part.Lines, "line"))
+	}
+	for _, o := range r.Skipped {
+		unread = append(unread, o.Path+": "+o.Why)
+	}
+	for i, text := range unread {
+		if i == 3 && len(unread) > 4 {
+			p.Paragraph(console.Normal.Of("  "), console.Dim, fmt.Sprintf("and %d more: --json lists them", len(unread)-i))
 			break
 		}
-		p.Paragraph(console.Normal.Of("  "), console.Dim, p.Text(o.Path+": "+o.Why))
+		p.Paragraph(console.Normal.Of("  "), console.Dim, p.Text(text))
 	}
 }
 
