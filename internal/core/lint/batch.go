@@ -148,7 +148,7 @@ func pbsGPUs(text string) (n int) {
 }
 
 // lsfGPUs reads the value of -gpu: "num=2:mode=exclusive_process", GPUs on each machine. Those of each task are not
-// counted (https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=options-gpu).
+// counted (https://www.ibm.com/docs/en/SSWRJV_10.1.0/lsf_command_ref/bsub.gpu.1.html).
 func lsfGPUs(text string) int { return namedCount(strings.Split(text, ":"), "num") }
 
 // sgeGPUs reads the value of -l: "gpu=1,h_rt=10:00:00". The name is the site's own.
