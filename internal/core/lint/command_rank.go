@@ -89,6 +89,9 @@ func severalMachines(f File) bool {
 		case s.Do == Set && (s.Name == "NNODES" || s.Name == "NODE_RANK"):
 			return true
 		case s.Do == Command:
+			if slices.ContainsFunc(started(s).set, func(set Step) bool { return set.Name == "NNODES" || set.Name == "NODE_RANK" }) {
+				return true
+			}
 			l, ok := asLaunch(s)
 			if !ok {
 				continue
