@@ -14,9 +14,9 @@ func IsPython(name string) bool {
 
 // IsLauncher reports whether a name is that of a program that uses GPUs, or starts what does.
 func IsLauncher(name string) bool {
-	return slices.Contains([]string{"torchrun", "torchx", "accelerate", "deepspeed", "ds", "horovodrun", "colossalai", "composer", "lightning", "fabric",
+	return slices.Contains([]string{"torchrun", "torchx", "accelerate", "accelerate-launch", "deepspeed", "ds", "horovodrun", "colossalai", "composer", "lightning", "fabric",
 		"vllm", "sglang", "lmdeploy", "tritonserver", "trtexec", "trtllm-serve", "text-generation-launcher", "text-embeddings-router", "llama-server", "llama-cli", "ollama",
-		"jupyter", "jupyter-lab", "jupyter-notebook", "ipython", "ray", "axolotl", "llamafactory-cli", "tune", "swift", "trl", "xtuner", "lm_eval", "lm-eval", "whisper", "comfy", "yolo",
+		"jupyter", "jupyter-lab", "jupyter-notebook", "ipython", "ray", "axolotl", "llamafactory-cli", "lmf", "tune", "swift", "megatron", "trl", "xtuner", "lm_eval", "lm-eval", "whisper", "comfy", "yolo",
 		"gmx", "gmx_mpi", "lmp", "namd3", "namd2", "dorado", "all_reduce_perf"}, name) || IsPython(name)
 }
 

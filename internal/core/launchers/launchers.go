@@ -36,7 +36,7 @@ type Row struct {
 	Effect   Effect
 	Except   string // a value with which the key has no effect
 	Unless   string // an option with which it has none
-	Beside   string // options with values, "name=value", without one of which it has none
+	Beside   string // options "name=value", variables "$NAME=value" or words "+name", without one of which it has none
 	Instead  string // what to write where the effect is Drops
 	From     string // the source
 }
@@ -47,6 +47,21 @@ type Key struct {
 	Name  string // as written: "--gpu_ids", "NPROC_PER_NODE"; "" for what a program does always
 	Value string
 	Word  int // of the name, counted in the command; -1 for a variable
+}
+
+// Numbers is the devices that the value of a key with the effect Inside counts within the list: "1", "0,2", "cuda:0,1"
+// and "CUDA0,CUDA1". For GROMACS each digit is a device, unless there are commas.
+func (k Key) Numbers() (all []int) {
+	parts := strings.Split(strings.TrimPrefix(k.Value, "cuda:"), ",")
+	if k.Programs == gromacs && len(parts) == 1 {
+		parts = strings.Split(k.Value, "")
+	}
+	for _, part := range parts {
+		if n, err := strconv.Atoi(strings.TrimPrefix(part, "CUDA")); err == nil && n >= 0 {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 // Use is what a command does with GPUs.
@@ -134,10 +149,7 @@ func (r Row) find(words []string, first int, lookup func(string) (string, bool))
 	if r.Unless != "" && slices.ContainsFunc(words[first:], func(w string) bool { return hasWord(r.Unless, optionName(w)) }) {
 		return Key{}, false
 	}
-	if r.Beside != "" && !slices.ContainsFunc(strings.Fields(r.Beside), func(pair string) bool {
-		name, value, _ := strings.Cut(pair, "=")
-		return valueIn(words[first:], name) == value
-	}) {
+	if r.Beside != "" && !slices.ContainsFunc(strings.Fields(r.Beside), func(what string) bool { return hasBeside(what, words[first:], lookup) }) {
 		return Key{}, false
 	}
 	if len(keys) == 0 {
@@ -181,6 +193,19 @@ func hasWord(list, word string) bool {
 	return false
 }
 
+// hasBeside reports whether what a row wants beside it is among words, or in the environment.
+func hasBeside(what string, words []string, lookup func(string) (string, bool)) bool {
+	name, value, _ := strings.Cut(what, "=")
+	switch {
+	case name[0] == '+':
+		return slices.Contains(words, name[1:])
+	case name[0] == '$' && lookup != nil:
+		got, _ := lookup(name[1:])
+		return got == value
+	}
+	return valueIn(words, name) == value
+}
+
 // valueIn is the value of an option among words; "" without.
 func valueIn(words []string, option string) string {
 	for i, w := range words {
@@ -213,8 +238,8 @@ func ownEnd(name string, words []string, first int) int {
 			if strings.HasSuffix(w, ".sif") || strings.HasSuffix(w, ".simg") || strings.HasSuffix(w, ".img") || strings.Contains(w, "://") {
 				return i
 			}
-		case slices.Contains([]string{"llama-server", "llama-cli", "llama-bench", "ffmpeg"}, name): // -m names a model there
-		case strings.HasSuffix(w, ".py"), w == "--", w == "-m", w == "--module":
+		case hasWord(llama+" ffmpeg nvidia-smi", name): // -m names a model there
+		case strings.HasSuffix(w, ".py"), hasWord(mpi, name) && strings.HasSuffix(w, "_perf"), w == "--", w == "-m", w == "--module":
 			return i
 		}
 	}

@@ -1,6 +1,7 @@
 package launchers
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -31,7 +32,7 @@ func TestTable(t *testing.T) {
 // TestNeeds: how many GPUs a command needs on this machine, "?" where it does not say.
 func TestNeeds(t *testing.T) {
 	environment := func(name string) (string, bool) {
-		value, set := map[string]string{"NPROC_PER_NODE": "3", "NUM_SHARD": "5"}[name]
+		value, set := map[string]string{"NPROC_PER_NODE": "3", "NUM_SHARD": "5", "FORCE_TORCHRUN": "1"}[name]
 		return value, set
 	}
 	count := map[string]int{
@@ -49,6 +50,24 @@ func TestNeeds(t *testing.T) {
 		"python -m sglang.launch_server --tp 4 --dp 2 --enable-dp-attention":        4,
 		"lmdeploy serve api_server m --tp 2":                                        2,
 		"swift sft --model m":                                                       3,
+		"swift export --model m":                                                    0,
+		"megatron pt --model m":                                                     3,
+		"llamafactory-cli train a.yaml":                                             3,
+		"lmf train a.yaml":                                                          3,
+		"accelerate-launch --num_processes 4 t.py":                                  4,
+		"accelerate launch --num_processes 4 --mpirun_hostfile h t.py":              0,
+		"deepspeed --num_accelerators 2 t.py":                                       2,
+		"deepspeed --num_nodes 2 --num_gpus 2 t.py":                                 0,
+		"deepspeed --num_nodes 1 --num_gpus 2 t.py":                                 2,
+		"mpirun -np 2 ./sendrecv_perf -f 2 -n 20":                                   2,
+		"mpirun ./sendrecv_perf -n 20":                                              0,
+		"mpirun -np 8 -f hosts ./x":                                                 0,
+		"mpirun -n 8 -ppn 4 ./x":                                                    0,
+		"mpirun -np 8 --pernode ./x":                                                0,
+		"vllm serve m -tp 2 -pcp 2":                                                 4,
+		"vllm serve m -tp 2 -dp 4 -dpb ray":                                         0,
+		"vllm serve m -tp 2 -dp 4 -dpr 2":                                           0,
+		"vllm serve m -tp 2 -n 2":                                                   0,
 		"text-generation-launcher --model-id m":                                     5,
 		"text-generation-launcher --model-id m --num-shard 2":                       2,
 		"ray start --head --num-gpus=2":                                             2,
@@ -78,6 +97,15 @@ func TestKeys(t *testing.T) {
 		{"python main.py --device-id 1", Rewrites, " "},
 		{"llama-server -m x -sm none -mg 1", Inside, "-mg 1"},
 		{"llama-server -m x -mg 1", Inside, " "},
+		{"llama-server -m x -sm none -mg 1 -dev CUDA0,CUDA3", Inside, "-dev CUDA0,CUDA3"},
+		{"llama-server -m x --device CUDA1", Inside, "--device CUDA1"},
+		{"vllm serve m --device-ids 4,5", Inside, "--device-ids 4,5"},
+		{"gmx mdrun -gpu_id 01", Inside, "-gpu_id 01"},
+		{"dorado basecaller -x cuda:0,1 hac d", Inside, "-x cuda:0,1"},
+		{"python main.py --default-device 1", Rewrites, "--default-device 1"},
+		{"python launch.py --gpu-device-id 1", Rewrites, "--gpu-device-id 1"},
+		{"lmdeploy serve api_server m --dp 2", Ignores, "--dp 2"},
+		{"nvidia-smi -i 1", Ignores, "-i 1"},
 		{"deepspeed --include localhost:1 t.py", Ignores, "--include localhost:1"},
 		{"./simulate", Own, "MUJOCO_EGL_DEVICE_ID 1"},
 	} {
@@ -88,12 +116,25 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestNumbers: the devices within the list that a value names.
+func TestNumbers(t *testing.T) {
+	for line, want := range map[string]string{
+		"vllm serve m --device-ids 4,5": "[4 5]", "vllm serve m --device-ids=GPU-1,GPU-2": "[]", "llama-cli -dev CUDA0,CUDA3": "[0 3]", "llama-cli -dev Vulkan1": "[]",
+		"gmx mdrun -gpu_id 013": "[0 1 3]", "gmx_mpi mdrun -gpu_id 12,13": "[12 13]", "dorado basecaller --device cuda:0,2": "[0 2]", "dorado basecaller -x cuda:all": "[]",
+	} {
+		if got := fmt.Sprint(Read(strings.Fields(line), nil).First(Inside).Numbers()); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+}
+
 // TestDropper: the program that does not hand variables on.
 func TestDropper(t *testing.T) {
 	for line, want := range map[string]string{
 		"ssh node python t.py": "ssh", "nohup ssh node python t.py": "ssh", "docker exec c python t.py": "docker", "docker run i python t.py": "", "su - me -c x": "su", "su me -c x": "",
 		"systemd-run python t.py": "systemd-run", "systemd-run --scope python t.py": "", "env -i python t.py": "env", "env A=1 python t.py": "", "apptainer exec -e x.sif python t.py": "apptainer",
-		"apptainer exec x.sif python t.py -e 3": "", "ollama run m": "ollama", "ollama serve": "", "python t.py": "",
+		"apptainer exec x.sif python t.py -e 3": "", "apptainer exec --compat x.sif python t.py": "apptainer",
+		"su -w CUDA_VISIBLE_DEVICES - me -c x": "", "ollama run m": "ollama", "ollama serve": "", "python t.py": "",
 	} {
 		words := strings.Fields(line)
 		_, at, ok := Dropper(words)

@@ -97,7 +97,7 @@ func (l launch) limitAround(a around, i int, job batch, shared []service) (least
 
 // startsProcesses reports whether a launcher starts one process of a program for each GPU.
 func (l launch) startsProcesses() bool {
-	return slices.Contains([]string{"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "swift"}, l.kind)
+	return slices.Contains([]string{"torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "swift", "megatron", "llamafactory-cli"}, l.kind)
 }
 
 // visible is the list of devices that the program gets. An option of its own may have made another one.

@@ -179,22 +179,17 @@ func lookDeviceBeyondMask(f File) []Finding {
 				add(w.At, "cuda:"+m[1], k)
 			}
 		}
-		for name, w := range inside {
-			if k, err := strconv.Atoi(w.Text); err == nil && w.Known {
-				add(w.At, name+" "+w.Text, k)
+		for _, k := range inside {
+			w, _ := valueOf(p.Words[k.Word:])
+			if numbers := k.Numbers(); w.Known && len(numbers) > 0 && !cudaNumber().MatchString(w.Text) {
+				add(w.At, k.Name+" "+w.Text, slices.Max(numbers))
 			}
 		}
 	}
 	return all
 }
 
-// insideOptions is the options of a program that name a device within its list, with their values.
-func insideOptions(p program) map[string]Word {
-	inside := map[string]Word{}
-	for _, k := range launchers.Read(spelled(p.Words), nil).All(launchers.Inside) {
-		if k.Word >= 0 {
-			inside[k.Name], _ = valueOf(p.Words[k.Word:])
-		}
-	}
-	return inside
+// insideOptions is the options of a program that name devices within its list.
+func insideOptions(p program) []launchers.Key {
+	return slices.DeleteFunc(launchers.Read(spelled(p.Words), nil).All(launchers.Inside), func(k launchers.Key) bool { return k.Word < 0 })
 }
