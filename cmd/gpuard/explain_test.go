@@ -70,7 +70,7 @@ for p in $moved $blind $plain; do until tr -d '\0' </proc/$p/cmdline | grep -q ^
 echo $GPUARD_LEASE $$ $moved $blind $plain
 trap 'kill $moved $blind $plain' EXIT
 read line`
-	cmd := program(t, r.state, nil, "run", "-q", "--machine", r.machine, "--device", "3", "--", "sh", "-c", script)
+	cmd := program(t, r.state, nil, "run", "-q", "--machine", r.machine, "--device", "3", "--anyway", "--", "sh", "-c", script)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -218,7 +218,7 @@ func promises() []promise {
 				}
 			}},
 		{name: "verified", refused: map[string]string{"docker": "cannot use --verify with a container"}, flags: "--verify --device 0", script: "fakegpu-job --gpu 0 --mem 2G --seconds @LASTS@; exit 5", code: 5, says: []string{"gpuard: proven: fakegpu-job (process ", " is on GPU 0 ("}},
-		{name: "verified and ended", refused: map[string]string{"docker": "cannot use --verify with a container"}, flags: "--verify=20s,stop --device 0", script: `trap 'kill $!; exit 9' TERM; CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds 50 & wait; exit 0`, code: 9,
+		{name: "verified and ended", refused: map[string]string{"docker": "cannot use --verify with a container"}, flags: "--anyway --verify=20s,stop --device 0", script: `trap 'kill $!; exit 9' TERM; CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds 50 & wait; exit 0`, code: 9,
 			says: []string{"outside the lease: ", "is on GPU 1", "told it to end (SIGTERM)"}},
 		{name: "moved from a sick GPU", refused: map[string]string{"docker": "cannot use --drift with a container"}, flags: "--drift=sick", code: 0, says: []string{"on " + uuid(0), "on " + uuid(1), "starting it again elsewhere", "count 1"},
 			script: `echo "on $GPUARD_GPUS"; test "$GPUARD_RESTART" && echo "count $GPUARD_RESTART" && exit 0; echo 1 >$FAKEGPU_DIR/gpus/$((0x${GPUARD_GPUS##*-}))/recovery; exit 9`},

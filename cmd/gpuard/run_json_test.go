@@ -39,7 +39,7 @@ func TestRunVerifyJSON(t *testing.T) {
 	same(t, "verdict", []any{said[1]["verdict"], said[1]["stopped"], said[1]["lease"]}, []any{"proven", false, said[0]["lease"]})
 
 	script := `trap 'exit 9' TERM; CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds 3 & wait; exit 0`
-	got = r.run("run", "--json", "--verify=20s,stop", "--device", "0", "--", "sh", "-c", script)
+	got = r.run("run", "--json", "--verify=20s,stop", "--device", "0", "--anyway", "--", "sh", "-c", script)
 	said = objects(t, got.err)
 	if got.code != 9 || len(said) != 2 {
 		t.Fatalf("exit %d, %d objects:\n%s", got.code, len(said), got.err)

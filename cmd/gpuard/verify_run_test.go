@@ -26,10 +26,10 @@ func TestRunVerifyStops(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, a100s(2)...)
 	const script = `trap 'kill $!; exit 9' TERM; CUDA_VISIBLE_DEVICES=1 fakegpu-job --gpu 1 --seconds "$0" & wait; exit 0`
-	got := r.run("run", "-q", "--verify=20s,stop", "--device", "0", "--", "sh", "-c", script, "50")
+	got := r.run("run", "-q", "--verify=20s,stop", "--device", "0", "--anyway", "--", "sh", "-c", script, "50")
 	same(t, "exit", got.code, 9)
 	contains(t, got.err, "gpuard: WARNING: outside the lease: ", "is on GPU 1", "told it to end (SIGTERM)")
-	got = r.run("run", "-q", "--verify=20s", "--device", "0", "--", "sh", "-c", script, "3")
+	got = r.run("run", "-q", "--verify=20s", "--device", "0", "--anyway", "--", "sh", "-c", script, "3")
 	same(t, "exit without stop", got.code, 0)
 	contains(t, got.err, "gpuard: WARNING: outside the lease: ")
 	if strings.Contains(got.err, "SIGTERM") {

@@ -9,10 +9,10 @@ import (
 	"gpuard/internal/core/lint"
 )
 
-// RefuseContainer refuses a command that starts a process in a container through another program, or by compose: that has
+// refuseContainer refuses a command that starts a process in a container through another program, or by compose: that has
 // the GPUs which the engine gives it, and not those of the lease. A shell between them is taken as the word of a caller
 // that passes on the lease.
-func RefuseContainer(spec job.Spec, command []string) error {
+func refuseContainer(spec job.Spec, command []string) error {
 	tool := lint.ContainerTool(command)
 	if tool == "" || spec.CPU {
 		return nil

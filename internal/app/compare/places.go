@@ -15,8 +15,8 @@ import (
 	"gpuard/internal/core/job"
 )
 
-// everywhere asks for one GPU.
-var everywhere = job.Spec{GPUs: 1}
+// everywhere asks for one GPU. What a command chooses itself may be what is compared.
+var everywhere = job.Spec{GPUs: 1, Anyway: true}
 
 // places are the devices of an experiment, chosen once so that all arms have the same, and where leases of them come from.
 type places struct {

@@ -66,10 +66,10 @@ func prepare(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error) {
 	if InContainer(spec.Command) {
 		return l.prepareContainer(ctx)
 	}
-	if err := claim.RefuseContainer(spec, spec.Command); err != nil {
-		return nil, err
+	_, err := claim.CheckCommand(l.host, spec, spec.Command) // what it remarks was said where the job was asked for
+	if err == nil {
+		err = l.find(ctx)
 	}
-	err := l.find(ctx)
 	if err == nil { // before the claim: a misspelt command must not take a GPU
 		err = l.lease(ctx)
 	}

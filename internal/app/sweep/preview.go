@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"gpuard/internal/app/exit"
-
+	"gpuard/internal/app/machine"
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/files"
 )
@@ -38,11 +38,11 @@ func readRuns(path, flag string, parse func([]byte) (core.Grid, error)) (core.Gr
 }
 
 // Preview makes the commands of some runs, the first and the last among them, and starts nothing.
-func Preview(q *Request, most int) (runs []int, commands [][]string, unused []string, err error) {
+func Preview(host *machine.Host, q *Request, most int) (runs []int, commands [][]string, unused []string, err error) {
 	if q.Folder, err = os.Getwd(); err != nil {
 		return nil, nil, nil, err
 	}
-	command, err := check(q)
+	command, err := check(host, q)
 	if err != nil {
 		return nil, nil, nil, err
 	}

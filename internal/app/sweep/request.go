@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -91,7 +92,7 @@ func Begin(host *machine.Host, q *Request, dir string, busy func()) (*Sweep, err
 	if q.Folder, err = os.Getwd(); err != nil {
 		return nil, fmt.Errorf("cannot start anything: the folder that this is called in is gone: %w", err)
 	}
-	command, err := check(q)
+	command, err := check(host, q)
 	if err == nil {
 		_, missing := os.Stat(dir)
 		fresh := dir == "" || errors.Is(missing, os.ErrNotExist)
@@ -122,7 +123,7 @@ func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 		return nil, err
 	}
 	host.Machine, host.PrivateState = q.Machine, q.Private
-	command, err := check(q)
+	command, err := check(host, q)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func Resume(host *machine.Host, dir string, busy func()) (*Sweep, error) {
 }
 
 // check finds out before anything is leased whether the commands can be made and are there.
-func check(q *Request) (*core.Command, error) {
+func check(host *machine.Host, q *Request) (*core.Command, error) {
 	command, err := core.Parse(q.Command, &q.Grid)
 	if err != nil {
 		return nil, err
@@ -147,13 +148,21 @@ func check(q *Request) (*core.Command, error) {
 	if len(q.Command) > 0 { // one command for all
 		runs = min(runs, 1)
 	}
+	var said []string
 	for i := range runs {
 		words, err := command.Words(i)
+		var remarks []string
 		if err == nil {
-			err = claim.RefuseContainer(q.Spec, words)
+			remarks, err = claim.CheckCommand(host, q.Spec, words)
 		}
 		if err != nil {
 			return nil, err
+		}
+		for _, r := range remarks {
+			if !slices.Contains(said, r) {
+				said = append(said, r)
+				host.Say(r)
+			}
 		}
 	}
 	return command, nil

@@ -38,6 +38,7 @@ type Spec struct {
 	Place      Place           // --place
 	IDs        IDs             // --ids
 	Any        bool            // --any: ignore a mask already set in the environment
+	Anyway     bool            // --anyway: start a command that surely uses other GPUs than those that it is given
 	KeepWhile  string          // --keep-while: while this file exists, the lease waits for a next start of the command
 	Ranks      *Ranks          // --torchrun, --ranks: several processes of the command; nil is one
 	Waiting    Waiting         `json:"-"` // what happens while no device is free

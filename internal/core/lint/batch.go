@@ -57,12 +57,14 @@ func batchOf(f File) batch {
 // --gpus-per-task, --nodes, --ntasks).
 func slurmOf(f File, b *batch) {
 	said := map[string]string{}
+	isScript := false // sbatch refuses a file without #!, so its options are those of another time
 	for _, s := range f.Steps {
+		isScript = isScript || s.Do == Setting && s.Name == "shebang"
 		if name, ours := strings.CutPrefix(s.Name, "sbatch."); ours && s.Do == Setting {
 			said[name], b.slurm = s.Value.Text, true
 		}
 	}
-	if !b.slurm {
+	if !b.slurm || !isScript {
 		return
 	}
 	number := func(name string) int {

@@ -29,14 +29,20 @@ func lookBeyondJob(f File) []Finding {
 		if fault, wrong := m.fault(value.Text); wrong && fault.better != "" {
 			value.Text = fault.better
 		}
-		if !slices.ContainsFunc(numbers(value), func(n int) bool { return n >= job.gpus }) {
+		list := numbers(value)
+		if !slices.ContainsFunc(list, func(n int) bool { return n >= job.gpus }) || !isUsed(f, i, s) {
 			return
 		}
 		said[assigned(s)] = true
-		all = append(all, Finding{Finding: check.Finding{
+		found := Finding{Finding: check.Finding{
 			Seen: assigned(s) + " in a job that asks for " + several(job.gpus, "GPU", "GPUs") + ", " + job.option,
 			Why:  "the batch system chooses the GPUs of a job and sets the variable; another number is no GPU of this job, or one of another job",
-			Do:   "leave " + s.Name + " as the batch system sets it"}, At: s.At})
+			Do:   "leave " + s.Name + " as the batch system sets it"}, At: s.At}
+		if list[0] < job.gpus {
+			found.Severity = check.Info
+			found.Why = "where the batch system keeps jobs to their GPUs, the list ends at the first number that the job does not have; where it does not, the others are GPUs of other jobs"
+		}
+		all = append(all, found)
 	}
 	for i, s := range f.Steps {
 		switch {
@@ -53,6 +59,28 @@ func lookBeyondJob(f File) []Finding {
 		}
 	}
 	return all
+}
+
+// isUsed reports whether a program after step i, or the one it belongs to, gets the list that s sets, and no other.
+func isUsed(f File, i int, s Step) bool {
+	if s.How != "export" && !s.Exported {
+		return f.Steps[i].Do == Command
+	}
+	if f.Steps[i].Do == Command {
+		return true
+	}
+	for _, later := range f.Steps[i+1 : min(len(f.Steps), i+1+farBack)] {
+		switch {
+		case later.Name == s.Name && later.Do == Unset && !later.Maybe:
+			return false
+		case later.Do == Command && !isIdle(later):
+			given, own := started(later).given(s.Name)
+			if !own || given.Name != s.Name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // setsAnew reports whether Slurm sets the list of a program again after value was given: srun does for each step of a job

@@ -50,9 +50,13 @@ func lookProcesses(f File) []Finding {
 		if !l.startsProcesses() {
 			seen = several(n, "GPU is needed", "GPUs are needed")
 		}
-		if tasks := job.tasksOf(l); tasks > 1 && l.startsProcesses() && !contained {
-			n *= tasks
-			seen = fmt.Sprintf("%d processes are started by %d tasks", n, tasks)
+		tasks := job.tasksOf(l)
+		if tasks > 1 && n > 1 && l.startsProcesses() && !contained && s.Shell == 0 {
+			all = append(all, Finding{Finding: check.Finding{Severity: check.Warning,
+				Seen: fmt.Sprintf("srun starts %d launchers on a machine, and each starts %d processes", tasks, n),
+				Why:  "each launcher counts its processes from 0, so that they use the same GPUs, and only one of them gets the port",
+				Do:   "start one launcher on each machine: srun --ntasks-per-node=1"}, At: at})
+			continue
 		}
 		if least.count == 0 || n <= least.count {
 			continue

@@ -149,7 +149,7 @@ func TestBatchOf(t *testing.T) {
 		"pbs.l=ngpus=1": 1, "pbs.l=select=2:ncpus=8:ngpus=4": 8, "pbs.l=nodes=1:ppn=8:gpus=2": 2, "pbs.l=walltime=1,ngpus=2": 2, "pbs.l=select=1:ncpus=4": 0, "pbs.l=select=1:ngpus=2+1:ngpus=1": 3,
 		"bsub.gpu=num=2:mode=shared": 2, "bsub.gpu=num=1/task": 0, "sge.l=gpu=1,h_rt=1:0:0": 1, "sge.l=gpu=2 sge.pe=4": 8, "sge.l=gpu=2 sge.pe=2-4": 0,
 	} {
-		f := File{Kind: Shell}
+		f := File{Kind: Shell, Steps: []Step{{Do: Setting, Name: "shebang"}}}
 		for _, word := range strings.Fields(text) {
 			name, value, _ := strings.Cut(word, "=")
 			if !strings.Contains(name, ".") {

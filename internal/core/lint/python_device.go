@@ -134,7 +134,7 @@ func lookRankInPython(f File) (all []Finding) {
 				seen[c.value.At] = true
 				var severity check.Severity
 				if from := unmarked(c.value.From); from != strings.ToUpper(from) || len(masks) > 1 {
-					severity = check.Warning // it may always be 0
+					severity = check.Info // it may always be 0, or the program may have started the driver before this
 				}
 				all = append(all, Finding{Finding: check.Finding{Severity: severity,
 					Seen: fmt.Sprintf("%s chooses a device by %s, and line %d makes that one the only visible device", m.shown(c.value), unmarked(c.value.From), mask.At.Line),

@@ -33,7 +33,8 @@ func lates(f File) []late {
 	var order []Place
 	for _, w := range flows(f) {
 		torch, nvml := false, false
-		var before []late // what may have started the driver
+		judged := map[Place]bool{} // a function that is called again says nothing new
+		var before []late          // what may have started the driver
 		for i, m := range w.moments {
 			torch = torch || m.Do == Import && slices.Contains([]string{"torch", "torchvision", "torchaudio", "transformers", "diffusers", "lightning", "pytorch_lightning"}, library(m.Name))
 			nvml = nvml || m.Do == Import && (library(m.Name) == "lightning" || library(m.Name) == "pytorch_lightning") || m.Do == Set && m.Name == "PYTORCH_NVML_BASED_CUDA_CHECK" && m.Value.Text == "1"
@@ -48,7 +49,12 @@ func lates(f File) []late {
 				before = append(before, late{before: m, library: "PyTorch", severity: check.Warning})
 			case i >= w.from && m.Shell == 0 && (m.Do == Set || m.Do == Unset):
 				found, ok := m.late(before)
-				if !ok || found.library == "import jax" && f.configuresJAX() || m.givesBack(w.moments[:i], found) || forChild(w.moments, i) {
+				again := judged[m.At]
+				judged[m.At] = true
+				if w.from > 0 && found.severity == check.Warning {
+					found.severity = check.Info // whoever calls the function is not seen
+				}
+				if !ok || again || found.library == "import jax" && f.configuresJAX() || m.givesBack(w.moments[:i], found) || forChild(w.moments, i) {
 					continue
 				}
 				if known, again := worst[m.At]; !again {

@@ -17,7 +17,7 @@ func lookTensorFlowLate(f File) []Finding {
 		}
 		name := strings.ReplaceAll(strings.TrimPrefix(s.Name, "tensorflow."), "experimental.", "")
 		switch {
-		case among("config.list_logical_devices constant Variable zeros ones range convert_to_tensor random.uniform random.normal matmul test.is_gpu_available test.gpu_device_name distribute.MirroredStrategy", name):
+		case among("config.list_logical_devices constant Variable zeros ones range convert_to_tensor random.uniform random.normal matmul distribute.MirroredStrategy", name):
 			if _, known := started[s.In]; !known && !s.Maybe {
 				started[s.In] = s
 			}
@@ -39,10 +39,13 @@ func lookTensorFlowOld(f File) []Finding {
 	whole := slices.ContainsFunc(f.Steps, func(s Step) bool { // a program for TensorFlow 1, or for both
 		return s.Do == Version && library(s.Name) == "tensorflow" || strings.HasPrefix(s.Name, "tensorflow.compat.") || among("tensorflow.placeholder tensorflow.global_variables_initializer tensorflow.get_variable tensorflow.app.run keras.backend.set_session tensorflow.keras.backend.set_session", s.Name)
 	})
-	if i < 0 || whole || strings.Contains(f.Steps[i].Branch, "t") {
+	newer := slices.ContainsFunc(f.Steps, func(s Step) bool { // names that TensorFlow 1 does not have
+		return among("tensorflow.function tensorflow.config.list_physical_devices tensorflow.config.set_visible_devices tensorflow.config.get_visible_devices tensorflow.random.set_seed tensorflow.keras.utils.set_random_seed tensorflow.config.run_functions_eagerly", s.Name)
+	})
+	if i < 0 || whole || !newer || strings.Contains(f.Steps[i].Branch, "t") {
 		return nil
 	}
 	name := strings.TrimPrefix(f.Steps[i].Name, "tensorflow.")
 	return []Finding{{Finding: check.Finding{Seen: "tf." + name + " is of TensorFlow 1",
-		Why: "TensorFlow 2 ends with an AttributeError there, and what it should limit has no limit", Do: "write tf.compat.v1." + name + ", or tf.config.set_logical_device_configuration of TensorFlow 2"}, At: f.Steps[i].At}}
+		Why: "TensorFlow 2, of which this file uses other names, ends with an AttributeError there", Do: "write tf.compat.v1." + name + ", or tf.config.set_logical_device_configuration of TensorFlow 2"}, At: f.Steps[i].At}}
 }

@@ -66,6 +66,10 @@ func lookMKLTooNew(f File) []Finding {
 			if oldMKL().MatchString(text) {
 				return nil
 			}
+		case "python":
+			if oldPython().MatchString(text) {
+				return nil // the packages that are made for it hold an older MKL
+			}
 		case "pytorch-cuda", "cpuonly": // the channel pytorch alone has these
 			isOfChannel = true
 		case "pytorch":
@@ -82,8 +86,9 @@ func lookMKLTooNew(f File) []Finding {
 		Why: "import torch fails: undefined symbol: iJIT_NotifyEvent", Do: "add mkl<2024.1 to the dependencies"}, At: torch.At}}
 }
 
-// oldPytorch are requirements of one PyTorch before 2.5, and oldMKL those that end before MKL 2024.1.
+// oldPython are requirements of a Python before 3.8, oldPytorch of one PyTorch before 2.5, and oldMKL those that end before MKL 2024.1.
 var (
+	oldPython  = pattern(`^python\s*={1,2}\s*(2|3\.[0-7])(\D|$)`)
 	oldPytorch = pattern(`^pytorch\s*={1,2}\s*(1|2\.[0-4])(\D|$)`)
 	oldMKL     = pattern(`^mkl\s*(?:[^|]*,\s*)?(?:(?:<=?|={1,2})?\s*(?:20[01][0-9]|202[0-3]|2024\.0)(?:\D|$)|<\s*2024(?:\.1)?(?:\D|$))`)
 )

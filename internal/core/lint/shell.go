@@ -70,22 +70,16 @@ func exported(f File, s Step) (line string, write, edits []Edit) {
 func withoutIt(f File, i int) (program, bool) {
 	s := f.Steps[i]
 	after := f.Steps[i+1 : min(len(f.Steps), i+1+farBack)]
-	if slices.ContainsFunc(after, func(later Step) bool { return later.Name == s.Name && exportsItself(later) }) {
-		return program{}, false
+	if slices.ContainsFunc(after, func(later Step) bool { return later.Do == Set && later.Name == s.Name && later.Exported }) {
+		return program{}, false // the script exports it where it is meant for a program: it is a value of its own here
 	}
-	// the processes in which the variable is exported later
-	var exports []string
 	for _, later := range after {
 		if later.Name == s.Name && (later.Do == Set || later.Do == Unset) {
 			if !later.Maybe && later.Process == s.Process {
 				return program{}, false
 			}
-			if later.Do == Set && later.Exported {
-				exports = append(exports, later.Process)
-			}
 		}
-		gets := func(process string) bool { return strings.HasPrefix(later.Process, process) }
-		if later.Do != Command || !gets(s.Process) || slices.ContainsFunc(exports, gets) {
+		if later.Do != Command || !strings.HasPrefix(later.Process, s.Process) {
 			continue
 		}
 		p := started(later)
@@ -98,9 +92,6 @@ func withoutIt(f File, i int) (program, bool) {
 	}
 	return program{}, false
 }
-
-// exportsItself reports whether a step exports the value that the variable has: export NAME=$NAME.
-func exportsItself(s Step) bool { return s.Do == Set && s.Exported && s.Value.From == s.Name }
 
 // isScript reports whether a program is another script, which will start what uses the GPU.
 func isScript(p program) bool {

@@ -21,7 +21,7 @@ func lookBackslash(f File) []Finding {
 		}
 		all = append(all, Finding{Finding: check.Finding{Seen: "a blank stands behind the backslash, so the command ends with this line",
 			Why: "the shell takes the next line as another command, which gets neither the variables nor the options of this one",
-			Do:  "remove the blanks behind the backslash"}, At: last.At, Edits: []Edit{{At: last.At, Was: last.Raw, Text: `\`}}})
+			Do:  "remove what stands behind the backslash; a comment cannot stand there"}, At: last.At})
 	}
 	return all
 }

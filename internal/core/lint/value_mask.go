@@ -228,6 +228,9 @@ func (m list) separators(tokens []string) (fault, bool) {
 
 var deviceWord = pattern(`(?i)^(?:cuda|gpu|hip|rocm|xpu|npu|nvidia|device)[ :_=#-]?(\d{1,3})$`)
 
+// wordsForLists are words that people write where they mean all GPUs, none, or any.
+const wordsForLists = "one two all none void cpu no null nil false true off on auto any gpu gpus cuda nodevfiles default"
+
 // words finds entries that are neither numbers nor identifiers.
 func (m list) words(tokens []string) (fault, bool) {
 	f := fault{code: codeNoDevice}
@@ -246,6 +249,8 @@ func (m list) words(tokens []string) (fault, bool) {
 			found = true
 			n, _ := strconv.Atoi(parts[1])
 			all = append(all, strconv.Itoa(n))
+		case isName(t) && !slices.Contains(strings.Fields(wordsForLists), strings.ToLower(t)):
+			return fault{}, false // to be replaced, by a person or a program: GPU_ID, xRep1
 		default:
 			found, sure = true, false
 			f.hides = len(tokens) == 1 && slices.Contains([]string{"none", "void", "cpu", "no", "null", "nil", "false", "off", "nodevfiles", "-1"}, strings.ToLower(t))

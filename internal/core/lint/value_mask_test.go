@@ -138,7 +138,7 @@ func TestShowsByName(t *testing.T) {
 // no fault shows all that it lists, in the list's order; what has one and is reported shows something else than it
 // says.
 func TestFaultAgainstReaders(t *testing.T) {
-	parts := []string{"", "0", "1", "2", " 1", "01", "+1", "0-2", "1:2", "0 2", "1;2", "gpu0", "all", "GPU-aaaa", " GPU-bbbb", `"1"`, "x", "1x", "0x1", "-1"}
+	parts := []string{"", "0", "1", "2", " 1", "01", "+1", "0-2", "1:2", "0 2", "1;2", "gpu0", "all", "GPU-aaaa", " GPU-bbbb", `"1"`, "x-y", "1x", "0x1", "-1"}
 	tried := 0
 	for _, l := range lists() {
 		if l.name == "ZE_AFFINITY_MASK" { // the order means nothing and everything unknown is skipped

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"gpuard/internal/core/check"
 	"gpuard/internal/core/compat"
 )
 
@@ -52,9 +51,6 @@ func lookOldName(file File) (all []Finding) {
 		}
 		f := valued(s, seen, old.What, do, "")
 		f.At = s.At
-		if old.Warns {
-			f.Severity = check.Warning
-		}
 		all = append(all, f)
 	})
 	return all

@@ -18,6 +18,7 @@ var table = []Option{
 	{Name: "place", Group: Choice, Takes: Text, Value: "HOW", In: Both, Words: []string{"spread", "packed"}, Sample: "packed", Text: "how to choose among free GPUs (without it, by how busy the machine is)"},
 	{Name: "ids", Group: Choice, Takes: Text, Value: "FORM", In: Both, Words: []string{"auto", "uuid", "index"}, Else: "auto", Sample: "uuid", Text: "how GPUs are written into variables"},
 	{Name: "any", Group: Choice, Takes: Switch, In: Service, Text: "ignore the mask or the lease that it is started inside of"},
+	{Name: "anyway", Group: Choice, Takes: Switch, In: Service, Text: "start a command that chooses GPUs itself, in place of those that it is given"},
 	{Name: "cpu", Group: Choice, Takes: Switch, In: Service, Text: "no GPU: those of every vendor are hidden", Not: []Not{
 		{"gpus", noGPU}, {"device", noGPU}, {"mig", noGPU}, {"exclude", noGPU}, {"model", noGPU}, {"min-compute", noGPU}, {"mem", noGPU}, {"share", noGPU}, {"place", noGPU}, {"any", noGPU},
 	}},

@@ -129,6 +129,8 @@ func (s *Service) limits(defaults []policy.Default) (spec job.Spec, wrong *diagn
 			spec.Share, err = gpu.ParseBytes(f.Value)
 		case "any":
 			spec.Any = true
+		case "anyway":
+			spec.Anyway = true
 		}
 		if err != nil {
 			return spec, &diagnostic.One{Line: f.Line, Column: f.Column, Text: fmt.Sprintf("service %s: %s %s cannot be read", s.Name, f.Name, strconv.Quote(f.Value))}

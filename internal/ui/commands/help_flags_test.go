@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,7 +33,8 @@ func TestHelpGroups(t *testing.T) {
 		}
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			flags[f.Name] = true
-			if n := strings.Count(text, "\n"+manual.FlagName(f)); n != map[bool]int{false: 1, true: 0}[f.Hidden] {
+			name := regexp.MustCompile(`\n` + regexp.QuoteMeta(strings.TrimRight(manual.FlagName(f), " ")) + `[^\w-]`)
+			if n := len(name.FindAllString(text, -1)); n != map[bool]int{false: 1, true: 0}[f.Hidden] {
 				t.Errorf("%s --help lists --%s %d times", c.CommandPath(), f.Name, n)
 			}
 		})

@@ -10,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gpuard/internal/app/claim"
 	"gpuard/internal/app/leases"
+	"gpuard/internal/app/run"
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/ui/cli"
@@ -20,7 +22,7 @@ import (
 // SpecFlags are the flags that choose devices.
 type SpecFlags struct {
 	GPUs                        gpuCount
-	CPU, any                    bool
+	CPU, any, anyway            bool
 	device, exclude             []string
 	mig, model, compute, memory string
 	share                       string
@@ -46,6 +48,9 @@ func (s *SpecFlags) Add(p *cli.Program, cmd *cobra.Command) {
 	s.quota.add(cmd)
 	p.CompleteDevices(cmd, "device", "exclude", "model", "mig")
 }
+
+// AddAnyway adds --anyway, for a command line that has the command.
+func (s *SpecFlags) AddAnyway(cmd *cobra.Command) { flagset.AddOption(cmd, "anyway", &s.anyway) }
 
 // AllGPUs is --gpus all. It is counted before anything is claimed.
 const AllGPUs = math.MaxInt32
@@ -90,6 +95,13 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 	if err == nil {
 		err = leases.Complete(cmd.Context(), p.Host, &spec, spec.GPUs == AllGPUs, percent)
 	}
+	if err != nil || len(command) == 0 || run.InContainer(command) {
+		return spec, err
+	}
+	remarks, err := claim.CheckCommand(p.Host, spec, command)
+	for _, r := range remarks {
+		p.Host.Say(r)
+	}
 	return spec, err
 }
 
@@ -101,7 +113,7 @@ func AddPrivateState(p *cli.Program, cmd *cobra.Command) {
 // Spec checks the flags and returns the request.
 func (s *SpecFlags) Spec(cmd *cobra.Command, command []string) (job.Spec, error) {
 	out := job.Spec{Command: command, GPUs: int(s.GPUs), CPU: s.CPU, Devices: s.device, MIG: s.mig, Exclude: s.exclude,
-		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any}
+		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any, Anyway: s.anyway}
 	err := flagset.RefuseTogether(cmd, flagset.OptionConflicts())
 	if err != nil {
 		return out, err

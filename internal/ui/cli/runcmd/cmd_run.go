@@ -189,9 +189,6 @@ func launch(p *cli.Program, cmd *cobra.Command, spec job.Spec, o *jobflags.RunOp
 // dryRun writes on standard output what run would choose now.
 func dryRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 	inside := run.InContainer(spec.Command)
-	if err := claim.RefuseContainer(spec, spec.Command); err != nil && !inside {
-		return err
-	}
 	plan, err := claim.Decide(cmd.Context(), p.Host, spec)
 	var refusal *job.Refusal
 	if err != nil && !errors.As(err, &refusal) {
