@@ -140,7 +140,7 @@ func isBatch(text []byte) bool {
 		if len(line) > 0 && line[0] != '#' {
 			return false
 		}
-		for _, mark := range []string{"#SBATCH -", "#PBS -", "#BSUB -", "#$ -"} {
+		for _, mark := range []string{"#SBATCH -", "#PBS -", "#BSUB -", "#$ -", "#COBALT -"} {
 			if bytes.HasPrefix(line, []byte(mark)) {
 				return true
 			}

@@ -17,7 +17,7 @@ type batch struct {
 }
 
 // batchSystems lists the prefixes of settings that are read from comments of job scripts.
-func batchSystems() []string { return []string{"sbatch.", "pbs.", "bsub.", "sge."} }
+func batchSystems() []string { return []string{"sbatch.", "pbs.", "bsub.", "sge.", "cobalt."} }
 
 // batchOf reads the settings of a job script.
 func batchOf(f File) batch {

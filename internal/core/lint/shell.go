@@ -28,7 +28,9 @@ func lookNotExported(f File) []Finding {
 				Seen: s.Name + " is set without export, so " + user.name + " in line " + lineOf(user.Step) + " does not get it",
 				Why:  unexportedHarm(s.Name),
 				Do:   "write: export " + s.Name}, At: s.At}
-			if s.How == "assignment" && !s.Several { // an export before one of several would apply to all behind it
+			if !slices.Contains(masks(), s.Name) {
+				finding.Severity = check.Info // a setting that was never in force may not be missed
+			} else if s.How == "assignment" && !s.Several { // an export before one of several would apply to all behind it
 				finding.Line, finding.Write, finding.Edits = exported(f, s)
 			}
 			all = append(all, finding)

@@ -15,8 +15,9 @@ type batchSystem struct{ mark, name string }
 //	#PBS     openpbs/openpbs: doc/man1/qsub.1B
 //	#BSUB    https://www.ibm.com/docs/en/spectrum-lsf/10.1.0?topic=bsub-description
 //	#$       https://manpages.debian.org/unstable/gridengine-client/qsub.1.en.html
+//	#COBALT  of Cobalt, the scheduler of Argonne's machines until 2023
 func batchSystems() []batchSystem {
-	return []batchSystem{{"#SBATCH", "sbatch"}, {"#PBS", "pbs"}, {"#BSUB", "bsub"}, {"#$", "sge"}}
+	return []batchSystem{{"#SBATCH", "sbatch"}, {"#PBS", "pbs"}, {"#BSUB", "bsub"}, {"#$", "sge"}, {"#COBALT", "cobalt"}}
 }
 
 // directives reads the options in comments for a batch system. They end at the first line that is neither empty nor a
