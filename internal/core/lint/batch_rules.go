@@ -38,8 +38,10 @@ func lookBeyondJob(f File) []Finding {
 			Seen: assigned(s) + " in a job that asks for " + several(job.gpus, "GPU", "GPUs") + ", " + job.option,
 			Why:  "the batch system chooses the GPUs of a job and sets the variable; another number is no GPU of this job, or one of another job",
 			Do:   "leave " + s.Name + " as the batch system sets it"}, At: s.At}
+		if len(list) > job.gpus {
+			found.Do += ", or ask for " + several(len(list), "GPU", "GPUs")
+		}
 		if list[0] < job.gpus {
-			found.Severity = check.Info
 			found.Why = "where the batch system keeps jobs to their GPUs, the list ends at the first number that the job does not have; where it does not, the others are GPUs of other jobs"
 		}
 		all = append(all, found)

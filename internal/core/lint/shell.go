@@ -28,8 +28,8 @@ func lookNotExported(f File) []Finding {
 				Seen: s.Name + " is set without export, so " + user.name + " in line " + lineOf(user.Step) + " does not get it",
 				Why:  unexportedHarm(s.Name),
 				Do:   "write: export " + s.Name}, At: s.At}
-			if !slices.Contains(masks(), s.Name) {
-				finding.Severity = check.Info // a setting that was never in force may not be missed
+			if !slices.Contains(masks(), s.Name) || isWholeMachine(s.Value) {
+				finding.Severity = check.Info // what was never in force may not be missed
 			} else if s.How == "assignment" && !s.Several { // an export before one of several would apply to all behind it
 				finding.Line, finding.Write, finding.Edits = exported(f, s)
 			}
@@ -37,6 +37,12 @@ func lookNotExported(f File) []Finding {
 		}
 	}
 	return all
+}
+
+// isWholeMachine reports whether a list names the first eight GPUs or more, which are all that most machines have.
+func isWholeMachine(list Value) bool {
+	all := numbers(list)
+	return len(all) >= 8 && first(all, len(all))
 }
 
 // unexportedHarm is what a program makes of a variable that the shell keeps to itself.
