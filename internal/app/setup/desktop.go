@@ -72,7 +72,7 @@ func (d Desktop) Wish() (Wish, error) {
 			return Wish{}, &exit.Usage{Text: fmt.Sprintf("cannot write %q in a desktop entry: it is not UTF-8", word)}
 		}
 	}
-	entry, dropped, err := d.entry(cmp.Or(source, d.App), content, run)
+	entry, err := d.entry(cmp.Or(source, d.App), content, run)
 	if err != nil {
 		return Wish{}, err
 	}
@@ -82,13 +82,16 @@ func (d Desktop) Wish() (Wish, error) {
 	}
 	w := Wish{
 		Key:     key,
-		Changes: []edit.Change{{Path: path, Content: marked(entry)}},
+		Changes: []edit.Change{{Path: path, Content: marked(entry.text)}},
 		Try:     []string{"gio launch " + shellquote.Sh(path), "gpuard status"},
 	}
 	if source != "" {
 		w.Notes = append(w.Notes, "it is a copy of "+source+": call this again when that has changed")
 	}
-	if dropped {
+	for _, list := range entry.lists {
+		w.Notes = append(w.Notes, "the copy does not set "+list+" as the original does: the lease chooses the GPU")
+	}
+	if entry.noTypes {
 		w.Notes = append(w.Notes, "files are opened by the original as before: the copy names no file types")
 	}
 	return w, nil
@@ -241,26 +244,40 @@ func (d Desktop) said() string {
 	return d.Name + ", " + gets
 }
 
-// entry is the copy, and whether it names file types no more.
-func (d Desktop) entry(path string, src []byte, run []string) (text string, dropped bool, err error) {
+// copied is an entry that is written.
+type copied struct {
+	text    string
+	noTypes bool     // it names no file types, as the original does
+	lists   []string // of devices, that the original sets
+}
+
+// entry is the copy.
+func (d Desktop) entry(path string, src []byte, run []string) (c copied, err error) {
 	if err := d.refuse(path, src); err != nil {
-		return "", false, err
+		return c, err
 	}
 	suffix := desktop.Text(" (" + d.said() + ")")
 	out, err := desktop.Rewrite(src, func(group, key, value string) (string, bool) {
 		name, _, _ := strings.Cut(key, "[")
 		main := group == desktop.Main
 		switch {
-		case key == "Exec" && main:
-			return desktop.Prefixed(value, run, d.More), true
-		case key == "Exec" && strings.HasPrefix(group, desktop.Action):
+		case key == "Exec" && (main || strings.HasPrefix(group, desktop.Action)):
+			value, gone := desktop.WithoutLists(value)
+			for _, list := range gone {
+				if !slices.Contains(c.lists, list) {
+					c.lists = append(c.lists, list)
+				}
+			}
+			if main {
+				return desktop.Prefixed(value, run, d.More), true
+			}
 			return desktop.Prefixed(value, run, nil), true
 		case (name == "Name" || name == "X-GNOME-FullName") && main: // GNOME shows the latter
 			return strings.TrimRight(value, " \t") + suffix, true
 		case key == "DBusActivatable" && main: // with it Exec is not looked at
 			return "false", true
 		case key == "MimeType" && main: // a second program for the same files would be a surprise
-			dropped = true
+			c.noTypes = true
 			return "", false
 		case key == "NoDisplay" && main:
 			return "false", true
@@ -268,9 +285,10 @@ func (d Desktop) entry(path string, src []byte, run []string) (text string, drop
 		return value, true
 	})
 	if err != nil {
-		return "", false, d.bad(path, err.Error())
+		return c, d.bad(path, err.Error())
 	}
-	return string(out), dropped, nil
+	c.text = string(out)
+	return c, nil
 }
 
 func (d Desktop) bad(path, why string) error {

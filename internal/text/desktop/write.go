@@ -3,8 +3,11 @@ package desktop
 import (
 	"bytes"
 	"errors"
+	"path"
 	"slices"
 	"strings"
+
+	"gpuard/internal/core/launchers"
 	"unicode/utf8"
 )
 
@@ -71,6 +74,49 @@ func Prefixed(value string, words, more []string) string {
 		}
 	}
 	return strings.Join(parts, " ")
+}
+
+// WithoutLists is an Exec value without the lists of devices that env gives the program, and without env where it has
+// nothing else to do; dropped are those lists, as they were written.
+func WithoutLists(value string) (out string, dropped []string) {
+	words := split(unescape(value, 1, 1))
+	texts := make([]string, len(words))
+	for i, w := range words {
+		texts[i] = w.Text
+	}
+	s := launchers.Start(texts)
+	gone := map[int]bool{}
+	for _, c := range s.Changes {
+		if slices.Contains(launchers.Masks(), c.Name) && c.By == "env" && !c.Unset {
+			gone[c.Word] = true
+			dropped = append(dropped, texts[c.Word])
+		}
+	}
+	if len(dropped) == 0 {
+		return value, nil
+	}
+	for n, at := range s.By {
+		next := append(s.By, s.At)[n+1]
+		idle := path.Base(texts[at]) == "env"
+		for i := at + 1; i < next; i++ {
+			idle = idle && gone[i]
+		}
+		if idle {
+			gone[at] = true
+		}
+	}
+	at := 0
+	for i, w := range words {
+		if gone[i] {
+			from, to := w.At.Column-1, len(value)
+			if i+1 < len(words) {
+				to = words[i+1].At.Column - 1
+			}
+			out += value[at:from]
+			at = to
+		}
+	}
+	return out + value[at:], dropped
 }
 
 // Word writes a word of an Exec value. What has a character that is reserved is quoted whole, and a % is written twice;

@@ -91,3 +91,23 @@ func FuzzRewrite(f *testing.F) {
 		}
 	})
 }
+
+// TestWithoutLists: a list of devices is taken away with the env that has nothing else to do; everything else stays as it
+// is written.
+func TestWithoutLists(t *testing.T) {
+	for value, want := range map[string]string{
+		"env CUDA_VISIBLE_DEVICES=0 mtools %f":                     "mtools %f",
+		"env CUDA_VISIBLE_DEVICES=0 LANG=C mtools":                 "env LANG=C mtools",
+		"/usr/bin/env -u X HIP_VISIBLE_DEVICES=1 \"a b\" --x":      "/usr/bin/env -u X \"a b\" --x",
+		"nice -n 5 env CUDA_VISIBLE_DEVICES=0,1 mtools":            "nice -n 5 mtools",
+		"env LANG=C mtools":                                        "env LANG=C mtools",
+		"mtools --devices CUDA_VISIBLE_DEVICES=0":                  "mtools --devices CUDA_VISIBLE_DEVICES=0",
+		"env CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES= m": "env CUDA_DEVICE_ORDER=PCI_BUS_ID m",
+		"": "",
+	} {
+		got, dropped := WithoutLists(value)
+		if got != want || (len(dropped) > 0) != (got != value) {
+			t.Errorf("%s: %q without %q, not %q", value, got, dropped, want)
+		}
+	}
+}
