@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,7 +146,7 @@ func byCode(out io.Writer, all []finding) {
 	for key := range count {
 		keys = append(keys, key)
 	}
-	slices.SortFunc(keys, func(a, b string) int { return count[b] - count[a] })
+	slices.SortFunc(keys, func(a, b string) int { return cmp.Or(count[b]-count[a], strings.Compare(a, b)) })
 	fmt.Fprintf(out, "\n%-36s %-8s %8s %12s\n", "code", "severity", "findings", "repositories")
 	for _, key := range keys {
 		code, severity, _ := strings.Cut(key, " ")

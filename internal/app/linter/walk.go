@@ -150,7 +150,7 @@ func installed(dir string) bool {
 	})
 }
 
-// file reads one file, when it is of a format that is known. named is a file that the caller named.
+// file reads one file, when it is of a format that is known. asked: the caller named that file.
 func (c *collector) file(p string, info fs.FileInfo, asked bool) {
 	same, err := filepath.Abs(p)
 	if err != nil || c.seen[same] {

@@ -3,10 +3,10 @@ package launchers
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+
+	"gpuard/internal/core/shellquote"
 )
 
 // Doubt is a way in which a command may use other GPUs than those that it is given.
@@ -17,13 +17,16 @@ type Doubt struct {
 }
 
 // Doubts are those about a command that is given so many GPUs, 0 for none: the surest first. lookup is its environment.
+// What a text for a shell does is not looked at.
 func Doubts(words []string, gpus int, lookup func(name string) (string, bool)) []Doubt {
-	all := append(ownLists(words), innerLists(words)...)
+	s := Start(words)
+	if s.At >= len(words) || asksForHelp(words[s.At:]) || leasesItself(words[s.At:]) {
+		return nil
+	}
+	all := ownLists(words, s, gpus)
 	if gpus > 0 {
-		all = append(all, lost(words)...)
-		use := Read(words, lookup)
-		all = append(all, replaced(words, use)...)
-		all = append(all, exceeded(use, gpus)...)
+		use := Read(words, s.over(words, lookup))
+		all = slices.Concat(all, lost(words, s), replaced(words, use), exceeded(words, use, gpus))
 	}
 	slices.SortStableFunc(all, func(a, b Doubt) int {
 		switch {
@@ -42,22 +45,74 @@ func Masks() []string {
 	return []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"}
 }
 
+func asksForHelp(words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return hasWord("--help -h --version help", w) })
+}
+
+// leasesItself reports whether the command starts gpuard, here or elsewhere.
+func leasesItself(words []string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return path.Base(w) == "gpuard" })
+}
+
+// assignment is NAME=value as a change writes it; "" for one that takes a variable away.
+func (c Change) assignment(words []string) string {
+	if c.Unset {
+		return ""
+	}
+	if !strings.HasPrefix(c.By, "--") {
+		return words[c.Word]
+	}
+	_, value, given := strings.Cut(words[c.Word], "=")
+	if !given && c.Word+1 < len(words) {
+		return words[c.Word+1]
+	}
+	return value
+}
+
+// over is an environment with the changes that a command makes to it.
+func (s Started) over(words []string, lookup func(string) (string, bool)) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, c := range slices.Backward(s.Changes) {
+			if c.Name == name || c.Name == "*" {
+				_, value, _ := strings.Cut(c.assignment(words), "=")
+				return value, !c.Unset
+			}
+		}
+		if lookup == nil {
+			return "", false
+		}
+		return lookup(name)
+	}
+}
+
 // ownLists finds lists that env and the like set in place of the one that is given, or take away.
-func ownLists(words []string) (all []Doubt) {
-	for _, c := range Start(words).Changes {
-		if !slices.Contains(Masks(), c.Name) {
+func ownLists(words []string, s Started, gpus int) (all []Doubt) {
+	last := map[string]Change{}
+	for _, c := range s.Changes {
+		if slices.Contains(Masks(), c.Name) {
+			last[c.Name] = c
+		}
+	}
+	for _, name := range Masks() {
+		c, changed := last[name]
+		if !changed {
 			continue
 		}
-		without := strings.Join(slices.Delete(slices.Clone(words), c.Word, c.Word+1), " ")
-		_, value, _ := strings.Cut(words[c.Word], "=")
+		do := "leave that out"
+		if c.By == "env" {
+			do = "leave it out: " + shellquote.Words(shellquote.Sh, WithoutLists(words)...)
+		}
+		// what other vendors' libraries read may be nobody's on this machine
+		sure := name == "CUDA_VISIBLE_DEVICES"
+		_, value, _ := strings.Cut(c.assignment(words), "=")
 		switch {
 		case c.Unset:
-			all = append(all, Doubt{Sure: true, Seen: "takes " + c.Name + " away, so that the program sees every GPU", Do: "leave that out"})
-		case strings.Contains(value, "$"):
+			all = append(all, Doubt{Sure: sure, Seen: "takes " + name + " away, so that the program sees every GPU", Do: do})
+		case strings.ContainsAny(value, "$`"), gpus == 0 && hidesAll(value):
 		case hidesAll(value):
-			all = append(all, Doubt{Seen: "hides every GPU by " + c.Name, Do: "use --cpu for a program without GPUs, or leave it out: " + without})
+			all = append(all, Doubt{Seen: "hides every GPU by " + name, Do: "use --cpu for a program without GPUs, or " + do})
 		default:
-			all = append(all, Doubt{Sure: true, Seen: "sets " + c.Name + "=" + value + " itself, in place of the GPUs that it is given", Do: "leave it out: " + without})
+			all = append(all, Doubt{Sure: sure, Seen: "sets " + name + "=" + value + " itself, in place of the GPUs that it is given", Do: do})
 		}
 	}
 	return all
@@ -65,40 +120,54 @@ func ownLists(words []string) (all []Doubt) {
 
 func hidesAll(value string) bool { return value == "" || value == "-1" }
 
-// innerLists finds lists in the text for a shell: sh -c 'CUDA_VISIBLE_DEVICES=0 python train.py'.
-func innerLists(words []string) []Doubt {
+// WithoutLists is a command without the lists of devices that env gives its program, and without an env that has nothing
+// else to do.
+func WithoutLists(words []string) (out []string) {
+	gone := WordsOfLists(words)
+	for i, w := range words {
+		if !slices.Contains(gone, i) {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// WordsOfLists is the words that WithoutLists leaves out.
+func WordsOfLists(words []string) (gone []int) {
 	s := Start(words)
-	if !slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "zsh"}, s.Name(words)) {
+	for _, c := range s.Changes {
+		if slices.Contains(Masks(), c.Name) && c.By == "env" && !c.Unset {
+			gone = append(gone, c.Word)
+		}
+	}
+	if len(gone) == 0 {
 		return nil
 	}
-	for i := s.At + 1; i+1 < len(words); i++ {
-		if !strings.HasPrefix(words[i], "-") || strings.HasPrefix(words[i], "--") || !strings.HasSuffix(words[i], "c") {
-			continue
+	for n, at := range s.By {
+		idle := path.Base(words[at]) == "env"
+		for i := at + 1; i < append(s.By, s.At)[n+1]; i++ {
+			idle = idle && slices.Contains(gone, i)
 		}
-		list := regexp.MustCompile(`(?:^|[\s;&|({])(` + strings.Join(Masks(), "|") + `)=["']?([^\s;&|)$"']+)`)
-		for _, m := range list.FindAllStringSubmatch(words[i+1], -1) {
-			if !hidesAll(m[2]) {
-				return []Doubt{{Sure: true, Seen: "sets " + m[1] + "=" + m[2] + " itself, in place of the GPUs that it is given", Do: "leave it out of the script"}}
-			}
+		if idle {
+			gone = append(gone, at)
 		}
-		return nil
 	}
-	return nil
+	return gone
 }
 
 // lost finds programs that do not hand the variables on.
-func lost(words []string) (all []Doubt) {
+func lost(words []string, s Started) (all []Doubt) {
 	if slices.ContainsFunc(words, func(w string) bool {
 		return slices.ContainsFunc(Masks(), func(m string) bool { return strings.Contains(w, m) })
 	}) {
 		return nil // it hands them on itself, or ownLists has said so
 	}
-	s := Start(words)
-	if s.Sudo >= 0 && len(s.Kept) == 0 {
+	kept := slices.ContainsFunc(s.Kept, func(name string) bool { return name == "*" || slices.Contains(Masks(), name) })
+	if s.Sudo >= 0 && !kept && Computes(s.Name(words), words[s.At+1:]) {
 		all = append(all, Doubt{Seen: "goes through sudo, which drops the variables that choose GPUs unless sudoers keeps them", Do: "write: sudo --preserve-env=CUDA_VISIBLE_DEVICES, or do without sudo"})
 	}
 	k, at, drops := Dropper(words)
-	if !drops || hasWord(engines, path.Base(words[at])) {
+	if !drops || hasWord(engines, path.Base(words[at])) || k.Programs == boxes && !namesImage(words[at:]) {
 		return all // commands of containers are judged as such
 	}
 	name := path.Base(words[at])
@@ -117,38 +186,62 @@ func lost(words []string) (all []Doubt) {
 	return append(all, Doubt{Sure: k.Programs != "su", Seen: "starts the program by " + name + ", which does not hand on which GPUs it is given", Do: do + ", in a shell: gpuard run -- sh -c '…'"})
 }
 
+// namesImage reports whether a command of apptainer starts a program in an image that is known as one by its name: before
+// it stand apptainer's own options.
+func namesImage(words []string) bool {
+	return len(words) > 1 && hasWord("exec run shell", words[1]) && ownEnd(path.Base(words[0]), words, 1) < len(words)
+}
+
 // replaced finds options that choose among all GPUs of the machine.
-func replaced(words []string, use Use) (all []Doubt) {
+func replaced(words []string, use Use) []Doubt {
 	for _, k := range slices.Concat(use.All(Rewrites), use.All(Ignores)) {
-		if k.Word < 0 || strings.Contains(k.Value, "$") || len(all) > 0 {
-			continue
+		isList := k.Value != "" && strings.Trim(strings.TrimPrefix(k.Value, "cuda:"), "0123456789,[] ") == ""
+		if k.Word < 0 || k.Effect == Rewrites && !isList || strings.Contains(k.Value, "$") || k.Programs == "nvidia-smi" {
+			continue // nvidia-smi computes nothing
 		}
 		end := k.Word + 1
 		if !strings.Contains(words[k.Word], "=") {
 			end = min(end+1, len(words))
 		}
-		option := strings.Join(words[k.Word:end], " ")
-		kept := slices.Delete(slices.Clone(words), k.Word, end)
-		all = append(all, Doubt{Sure: k.Programs != "main.py", Seen: "chooses GPUs of the whole machine by " + option, Do: "leave that out: " + strings.Join(kept, " ")})
+		d := Doubt{Sure: true, Seen: "chooses GPUs of the whole machine by " + strings.Join(words[k.Word:end], " "),
+			Do: "leave that out: " + shellquote.Words(shellquote.Sh, slices.Delete(slices.Clone(words), k.Word, end)...)}
+		if strings.HasSuffix(strings.Fields(k.Programs)[0], ".py") { // others have scripts of that name, too
+			d.Sure, d.Seen = false, "may choose"+strings.TrimPrefix(d.Seen, "chooses")
+		}
+		return []Doubt{d}
 	}
-	for _, k := range use.All(Own) {
-		all = append(all, Doubt{Seen: "follows " + k.Name + "=" + k.Value + ", which counts the GPUs of the machine in another order", Do: "unset " + k.Name})
+	return nil
+}
+
+// exceeded finds numbers beyond the GPUs that a command is given. Inside they are counted from 0.
+func exceeded(words []string, use Use, gpus int) (all []Doubt) {
+	n, known := use.Needs()
+	if known && n > gpus && !hasWord(mpi, use.Program) && !isOnCPU(words) { // processes of MPI share GPUs, or use none
+		all = append(all, Doubt{Seen: fmt.Sprintf("needs %d GPUs, and is given %d", n, gpus), Do: fmt.Sprintf("ask for --gpus %d, or start as many as it is given", n)})
+	}
+	for _, k := range use.All(Inside) {
+		if strings.HasSuffix(strings.Fields(k.Programs)[0], ".py") {
+			continue
+		}
+		list := k.Numbers()
+		i := slices.IndexFunc(list, func(n int) bool { return n >= gpus })
+		if i >= 0 {
+			all = append(all, Doubt{Seen: fmt.Sprintf("asks by %s for number %d of the %d that it is given", k.Name, list[i], gpus), Do: "count from 0 among those, or leave it out"})
+		}
 	}
 	return all
 }
 
-// exceeded finds numbers beyond the GPUs that a command is given. Inside they are counted from 0.
-func exceeded(use Use, gpus int) (all []Doubt) {
-	n, known := use.Needs()
-	if known && n > gpus {
-		all = append(all, Doubt{Seen: fmt.Sprintf("needs %d GPUs, and is given %d", n, gpus), Do: fmt.Sprintf("ask for --gpus %d, or start as many as it is given", n)})
-	}
-	for _, k := range use.All(Inside) {
-		number := k.Value[strings.LastIndexByte(k.Value, ':')+1:]
-		i, err := strconv.Atoi(number)
-		if err == nil && i >= gpus {
-			all = append(all, Doubt{Seen: fmt.Sprintf("asks by %s for number %d of the %d that it is given", k.Name, i, gpus), Do: "count from 0 among those, or leave it out"})
+// isOnCPU reports whether a command is told to compute without GPUs.
+func isOnCPU(words []string) bool {
+	for i, w := range words {
+		option, value, given := strings.Cut(w, "=")
+		if !given && i+1 < len(words) {
+			value = words[i+1]
+		}
+		if hasWord("--cpu --use_cpu --use-cpu", w) || hasWord("--device --backend --accelerator", option) && hasWord("cpu gloo", value) {
+			return true
 		}
 	}
-	return all
+	return false
 }

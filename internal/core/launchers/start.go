@@ -69,7 +69,7 @@ func wrapperOf(name string) (w wrapper, ok bool) {
 	case "chrt", "taskset":
 		return wrapper{between: "1"}, true
 	case "numactl":
-		return wrapper{takes: "-N -m -C -i -p --cpunodebind --membind --physcpubind --interleave --preferred --localalloc"}, true
+		return wrapper{takes: "-N -m -C -i -p --cpunodebind --membind --physcpubind --interleave --preferred"}, true
 	case "xvfb-run":
 		return wrapper{takes: "-n -e -f -p -s -w --server-num --error-file --auth-file --xauth-protocol --server-args --wait"}, true
 	case "pipenv", "poetry", "pdm", "rye", "hatch":

@@ -10,6 +10,14 @@ import (
 	"gpuard/internal/core/launchers"
 )
 
+// launchersBeside is the finding of several launchers on a machine, which srun starts.
+func launchersBeside(launchers, processes int, at Place) Finding {
+	return Finding{Finding: check.Finding{Severity: check.Warning,
+		Seen: fmt.Sprintf("srun starts %d launchers on a machine, and each starts %d processes", launchers, processes),
+		Why:  "each launcher counts its processes from 0, so that they use the same GPUs, and only one of them gets the port",
+		Do:   "start one launcher on each machine: srun --ntasks-per-node=1"}, At: at}
+}
+
 func lookProcesses(f File) []Finding {
 	a := lookAround(f)
 	job := batchOf(f)
@@ -52,17 +60,18 @@ func lookProcesses(f File) []Finding {
 		}
 		tasks := job.tasksOf(l)
 		if tasks > 1 && n > 1 && l.startsProcesses() && !contained && s.Shell == 0 {
-			all = append(all, Finding{Finding: check.Finding{Severity: check.Warning,
-				Seen: fmt.Sprintf("srun starts %d launchers on a machine, and each starts %d processes", tasks, n),
-				Why:  "each launcher counts its processes from 0, so that they use the same GPUs, and only one of them gets the port",
-				Do:   "start one launcher on each machine: srun --ntasks-per-node=1"}, At: at})
+			all = append(all, launchersBeside(tasks, n, at))
 			continue
 		}
 		if least.count == 0 || n <= least.count {
 			continue
 		}
+		why := "each process takes the GPU of its own number, and those beyond the last one fail"
+		if !l.startsProcesses() {
+			why = "it counts on GPUs that it does not see"
+		}
 		all = append(all, Finding{Finding: check.Finding{
-			Seen: fmt.Sprintf("%s, and %s has %d", seen, least.what, least.count), Why: "each process takes the GPU of its own number, and those beyond the last one fail",
+			Seen: fmt.Sprintf("%s, and %s has %d", seen, least.what, least.count), Why: why,
 			Do: fmt.Sprintf("use %d, or make more GPUs visible", least.count)}, At: at})
 	}
 	return once(all)

@@ -83,7 +83,7 @@ func lookExportLost(f File) []Finding {
 			if s.Do != Set || !s.Exported || s.How == "prefix" || !isGPUVariable(s.Name) && s.Name != "NVIDIA_VISIBLE_DEVICES" || used(script.Steps[i+1:]) {
 				continue
 			}
-			if f.Kind == Shell && (s.Shell == 0 || s.Apart) {
+			if s.Apart || f.Kind == Shell && s.Shell == 0 { // what is written into .bashrc is read later
 				continue
 			}
 			finding := Finding{Finding: check.Finding{Seen: s.Name + " is exported at the end of a shell",

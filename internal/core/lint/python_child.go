@@ -35,7 +35,7 @@ func lookExportLostInPython(f File) (all []Finding) {
 	}
 	for _, script := range Scripts(f) {
 		for i, s := range script.Steps {
-			if s.Do == Set && (s.How == "export" || s.How == "assignment") && forGPUs(s.Name) && !usedByProgram(script.Steps[i+1:]) {
+			if s.Do == Set && !s.Apart && (s.How == "export" || s.How == "assignment") && forGPUs(s.Name) && !usedByProgram(script.Steps[i+1:]) {
 				all = append(all, exportedInPython(s.Name, s.At))
 			}
 		}

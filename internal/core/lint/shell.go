@@ -144,8 +144,8 @@ func givenBefore(f File, i int) bool {
 // exportedAround reports whether the file around a script gives it the variable (ENV of a Dockerfile, env of a
 // workflow): what comes from the environment stays exported when a shell changes it.
 func exportedAround(f File, s Step) bool {
-	return slices.ContainsFunc(f.Steps, func(o Step) bool {
-		return f.Kind != Shell && o.Do == Set && o.Shell == 0 && o.Exported && o.Name == s.Name && (f.Kind == Dockerfile || o.In == "" || o.In == s.In || strings.HasPrefix(s.In, o.In+"."))
+	return f.Kind != Shell && slices.ContainsFunc(f.Steps, func(o Step) bool {
+		return o.Do == Set && o.Shell == 0 && o.Exported && o.Name == s.Name && (f.Kind == Dockerfile || o.In == "" || o.In == s.In || strings.HasPrefix(s.In, o.In+"."))
 	})
 }
 

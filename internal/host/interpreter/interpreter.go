@@ -1,5 +1,6 @@
-// Package interpreter finds the installed Pythons, checks what they can import, and runs gpuard's own scripts. Such a
-// script imports nothing of the user's and writes no bytecode: it runs without site packages and start-up files.
+// Package interpreter finds the installed Pythons, checks what they can import, and runs gpuard's own scripts, which import
+// nothing of the user's and write no bytecode: they run without site packages and start-up files. It also asks a bash
+// whether it can read a script.
 //
 //	pythons, err := interpreter.Find(os.Getenv)
 //	answer, err := interpreter.Run(ctx, pythons[0], script, request)

@@ -3,7 +3,6 @@ package desktop
 import (
 	"bytes"
 	"errors"
-	"path"
 	"slices"
 	"strings"
 
@@ -84,30 +83,13 @@ func WithoutLists(value string) (out string, dropped []string) {
 	for i, w := range words {
 		texts[i] = w.Text
 	}
-	s := launchers.Start(texts)
-	gone := map[int]bool{}
-	for _, c := range s.Changes {
-		if slices.Contains(launchers.Masks(), c.Name) && c.By == "env" && !c.Unset {
-			gone[c.Word] = true
-			dropped = append(dropped, texts[c.Word])
-		}
-	}
-	if len(dropped) == 0 {
-		return value, nil
-	}
-	for n, at := range s.By {
-		next := append(s.By, s.At)[n+1]
-		idle := path.Base(texts[at]) == "env"
-		for i := at + 1; i < next; i++ {
-			idle = idle && gone[i]
-		}
-		if idle {
-			gone[at] = true
-		}
-	}
+	gone := launchers.WordsOfLists(texts)
 	at := 0
 	for i, w := range words {
-		if gone[i] {
+		if slices.Contains(gone, i) {
+			if strings.Contains(texts[i], "=") {
+				dropped = append(dropped, texts[i])
+			}
 			from, to := w.At.Column-1, len(value)
 			if i+1 < len(words) {
 				to = words[i+1].At.Column - 1

@@ -37,14 +37,19 @@ func Read(path string, src []byte) (lint.File, error) {
 	return f, nil
 }
 
+// maxNodes is more than any manifest has.
+const maxNodes = 200_000
+
 type reader struct {
 	steps []lint.Step
 	count int // containers so far
+	nodes int // visited: an anchor is visited at each place that names it
 }
 
 // walk looks for containers below a node.
 func (r *reader) walk(n *yamltree.Node, depth int, in string) {
-	if n == nil || depth > 30 || len(r.steps) > most {
+	r.nodes++
+	if n == nil || depth > 30 || len(r.steps) > most || r.nodes > maxNodes {
 		return
 	}
 	for _, item := range n.Items {

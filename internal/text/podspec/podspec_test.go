@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"gpuard/test/steps"
 )
@@ -69,4 +70,19 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestManyAliases: a small file whose anchors name each other takes no time that grows with what they come to.
+func TestManyAliases(t *testing.T) {
+	text := "apiVersion: v1\nkind: Pod\na: &a [x]\n"
+	before := "a"
+	for _, name := range strings.Split("bcdefghijklm", "") {
+		text += name + ": &" + name + " [" + strings.Repeat("*"+before+",", 9) + "]\n"
+		before = name
+	}
+	began := time.Now()
+	_, err := Read("pod.yaml", []byte(text+"spec: {containers: *"+before+"}\n"))
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("%v: %v", took, err)
+	}
 }
