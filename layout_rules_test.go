@@ -32,7 +32,7 @@ func layerTable() []layer {
 		{core + "source", nil},
 		{core + "option", nil},
 		{core + "space", nil},
-		{core + "launchers", []string{core + "shellquote"}},
+		{core + "launchers", nil},
 		{core + "edit", nil},
 		{core + "prompt", []string{core + "prose", core + "gpu"}},
 		{core + "gpu", []string{core + "prose", core + "suggest"}},

@@ -8,27 +8,53 @@ import (
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/launchers"
 	"gpuard/internal/core/lint"
+	"gpuard/internal/core/shellquote"
 	"gpuard/internal/text/shell"
 )
 
 // CheckCommand refuses a command that cannot be kept to the GPUs that it is given: one that starts a container through
 // another program, and, unless it is started anyway, one that surely chooses others. The remarks say what may use others,
-// or need more of them.
-func CheckCommand(host *machine.Host, spec job.Spec, command []string) (remarks []string, err error) {
+// or need more of them. start is what the command was typed behind, "gpuard run …"; "" where that is not known.
+func CheckCommand(host *machine.Host, spec job.Spec, command []string, start string) (remarks []string, err error) {
 	if spec.StartsTorchrun() {
 		return nil, nil // it is a script
 	}
 	err = refuseContainer(spec, command)
-	if err != nil || spec.Anyway {
+	if err != nil {
 		return nil, err
 	}
-	for _, d := range append(listsInScript(command), launchers.Doubts(command, numberOfGPUs(spec), host.Env.Lookup)...) {
-		if d.Sure {
-			return nil, exit.Usagef("cannot keep this command to its GPUs: it %s; %s (or start it so with --anyway)", d.Seen, d.Do)
+	gpus := numberOfGPUs(spec)
+	for _, d := range append(doubtsInScript(command, gpus), launchers.Doubts(command, gpus, host.Env.Lookup)...) {
+		switch {
+		case d.Sure && spec.Anyway:
+			remarks = append(remarks, "the command "+d.Seen+": what it is given may stay unused")
+		case d.Sure && spec.CPU:
+			return nil, exit.Usagef("cannot hide the GPUs from this command: it %s; %s", d.Seen, instead(spec, d, start))
+		case d.Sure:
+			return nil, exit.Usagef("cannot lease GPUs for this command: it %s; %s", d.Seen, instead(spec, d, start))
+		default:
+			remarks = append(remarks, "the command "+d.Seen+"; "+d.Do)
 		}
-		remarks = append(remarks, "the command "+d.Seen+"; "+d.Do)
 	}
 	return remarks, nil
+}
+
+// instead is what to type in place of a command that chooses GPUs itself.
+func instead(spec job.Spec, d launchers.Doubt, start string) string {
+	if start == "" {
+		return d.Do + " (or start it so with --anyway, in gpuard.yaml anyway: true)"
+	}
+	line := start
+	named := len(spec.Devices) > 0 || spec.CPU
+	switch {
+	case len(d.Command) == 0:
+		return d.Do + " (or start it so with --anyway)"
+	case d.Devices != "" && !named:
+		line += " --device " + d.Devices
+	case d.Count != "" && !named && spec.GPUs <= 1:
+		line += " --gpus " + d.Count
+	}
+	return "type: " + line + " -- " + shellquote.Words(shellquote.Sh, d.Command...) + " (or start it so with --anyway)"
 }
 
 // numberOfGPUs is how many a request gets; 0 without any.
@@ -42,9 +68,9 @@ func numberOfGPUs(spec job.Spec) int {
 	return max(spec.GPUs, 1)
 }
 
-// listsInScript finds a list of devices that the text for a shell sets whatever happens: sh -c 'CUDA_VISIBLE_DEVICES=0
-// python train.py'. What stands in branches, or is computed, may be right.
-func listsInScript(command []string) []launchers.Doubt {
+// doubtsInScript are those about what the text for a shell does whatever happens: sh -c 'CUDA_VISIBLE_DEVICES=0 python
+// train.py'. What stands in branches, or is computed, may be right.
+func doubtsInScript(command []string, gpus int) []launchers.Doubt {
 	started := launchers.Start(command)
 	if !slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "zsh"}, started.Name(command)) {
 		return nil
@@ -62,13 +88,27 @@ func listsInScript(command []string) []launchers.Doubt {
 		return nil // the shell will say why
 	}
 	for _, s := range f.Steps {
-		sets := s.With
-		if s.Do == lint.Set && s.Exported {
-			sets = []lint.Step{s}
+		var words []string
+		for _, set := range append(slices.Clone(s.With), s) {
+			if set.Do == lint.Set && set.Exported && set.Value.Known {
+				words = append(words, set.Name+"="+set.Value.Text)
+			}
 		}
-		for _, set := range sets {
-			if set.Name == "CUDA_VISIBLE_DEVICES" && set.Do == lint.Set && set.Value.Known && set.Value.Text != "" && set.Value.Text != "-1" && s.In == "" && !s.Maybe {
-				return []launchers.Doubt{{Sure: true, Seen: "sets " + set.Name + "=" + set.Value.Text + " itself, in place of the GPUs that it is given", Do: "leave it out of the script"}}
+		if len(words) > 0 {
+			words = append([]string{"env"}, words...)
+		}
+		for _, w := range s.Words {
+			words = append(words, w.Text)
+			if !w.Known {
+				words[len(words)-1] = "$"
+			}
+		}
+		if s.Do == lint.Set {
+			words = append(words, "true")
+		}
+		for _, d := range launchers.Choices(words, gpus) {
+			if d.Sure && s.In == "" && !s.Maybe {
+				return []launchers.Doubt{{Sure: true, Seen: d.Seen, Do: d.Do + " of the script"}}
 			}
 		}
 	}

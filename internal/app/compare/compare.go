@@ -90,7 +90,7 @@ func Run(ctx context.Context, host *machine.Host, r *Request, show func(Progress
 		}
 		path, err := launch.Find(program)
 		if err == nil {
-			_, err = claim.CheckCommand(host, everywhere, c.Argv)
+			_, err = claim.CheckCommand(host, everywhere, c.Argv, "")
 		}
 		if err != nil {
 			return x.result, err

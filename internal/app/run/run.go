@@ -66,7 +66,7 @@ func prepare(ctx context.Context, l *Launch, spec job.Spec) (*Launch, error) {
 	if InContainer(spec.Command) {
 		return l.prepareContainer(ctx)
 	}
-	_, err := claim.CheckCommand(l.host, spec, spec.Command) // what it remarks was said where the job was asked for
+	_, err := claim.CheckCommand(l.host, spec, spec.Command, "") // what it remarks was said where the job was asked for
 	if err == nil {
 		err = l.find(ctx)
 	}

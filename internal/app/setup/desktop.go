@@ -10,6 +10,7 @@ import (
 
 	"gpuard/internal/app/exit"
 	"gpuard/internal/core/edit"
+	"gpuard/internal/core/launchers"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/shellquote"
@@ -291,6 +292,20 @@ func (d Desktop) entry(path string, src []byte, run []string) (c copied, err err
 	return c, nil
 }
 
+// leavings are the ways in which a command surely leaves the GPUs of a lease, but for lists that are left out of the copy.
+func leavings(command []lint.Word) (sure []launchers.Doubt) {
+	words := make([]string, len(command))
+	for i, w := range command {
+		words[i] = w.Text
+	}
+	for _, one := range launchers.Doubts(launchers.WithoutLists(words), 1, nil) {
+		if one.Sure {
+			sure = append(sure, one)
+		}
+	}
+	return sure
+}
+
 func (d Desktop) bad(path, why string) error {
 	return &exit.Usage{Text: fmt.Sprintf("cannot set up %s: %s", path, why)}
 }
@@ -338,6 +353,8 @@ func (d Desktop) refuse(path string, src []byte) error {
 		return d.bad(path, fmt.Sprintf(box, "snap"))
 	case base == "":
 		return d.bad(path, "it names no program (Exec=)")
+	case len(leavings(words)) > 0:
+		return d.bad(path, "its command "+leavings(words)[0].Seen+"; name another entry, or a command line behind --")
 	case base == "gpuard":
 		return d.bad(path, "it starts gpuard already; name the entry that this one was made of")
 	}

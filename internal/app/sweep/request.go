@@ -153,7 +153,7 @@ func check(host *machine.Host, q *Request) (*core.Command, error) {
 		words, err := command.Words(i)
 		var remarks []string
 		if err == nil {
-			remarks, err = claim.CheckCommand(host, q.Spec, words)
+			remarks, err = claim.CheckCommand(host, q.Spec, words, "")
 		}
 		if err != nil {
 			return nil, err

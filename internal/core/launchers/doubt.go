@@ -5,15 +5,17 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	"gpuard/internal/core/shellquote"
 )
 
 // Doubt is a way in which a command may use other GPUs than those that it is given.
 type Doubt struct {
 	Sure bool   // it surely does; otherwise it may, or may fail
 	Seen string // what the command does, without a subject: "sets CUDA_VISIBLE_DEVICES=0 itself"
-	Do   string // what to type instead
+	Do   string // what to do instead
+
+	Command []string // the command without what is wrong; nil where that is not known
+	Devices string   // the GPUs that it names by number: "0,1"; "" if none
+	Count   string   // how many it asks for; "" unknown
 }
 
 // Doubts are those about a command that is given so many GPUs, 0 for none: the surest first. lookup is its environment.
@@ -23,10 +25,9 @@ func Doubts(words []string, gpus int, lookup func(name string) (string, bool)) [
 	if s.At >= len(words) || asksForHelp(words[s.At:]) || leasesItself(words[s.At:]) {
 		return nil
 	}
-	all := ownLists(words, s, gpus)
+	all := Choices(words, gpus)
 	if gpus > 0 {
-		use := Read(words, s.over(words, lookup))
-		all = slices.Concat(all, lost(words, s), replaced(words, use), exceeded(words, use, gpus))
+		all = slices.Concat(all, lost(words, s), exceeded(words, Read(words, s.over(words, lookup)), gpus))
 	}
 	slices.SortStableFunc(all, func(a, b Doubt) int {
 		switch {
@@ -37,6 +38,19 @@ func Doubts(words []string, gpus int, lookup func(name string) (string, bool)) [
 		}
 		return 1
 	})
+	return all
+}
+
+// Choices are the doubts about what a command itself chooses.
+func Choices(words []string, gpus int) []Doubt {
+	s := Start(words)
+	if s.At >= len(words) || asksForHelp(words[s.At:]) || leasesItself(words[s.At:]) {
+		return nil
+	}
+	all := ownLists(words, s, gpus)
+	if gpus > 0 {
+		all = append(all, replaced(words, Read(words, nil))...)
+	}
 	return all
 }
 
@@ -98,24 +112,33 @@ func ownLists(words []string, s Started, gpus int) (all []Doubt) {
 		if !changed {
 			continue
 		}
-		do := "leave that out"
-		if c.By == "env" {
-			do = "leave it out: " + shellquote.Words(shellquote.Sh, WithoutLists(words)...)
-		}
-		// what other vendors' libraries read may be nobody's on this machine
-		sure := name == "CUDA_VISIBLE_DEVICES"
 		_, value, _ := strings.Cut(c.assignment(words), "=")
+		d := Doubt{Sure: name == "CUDA_VISIBLE_DEVICES", Do: "leave that out"} // what other vendors' libraries read may be nobody's here
+		if c.By == "env" {
+			d.Command = WithoutLists(words)
+		}
 		switch {
 		case c.Unset:
-			all = append(all, Doubt{Sure: sure, Seen: "takes " + name + " away, so that the program sees every GPU", Do: do})
+			d.Seen = "takes " + name + " away, so that the program sees every GPU"
 		case strings.ContainsAny(value, "$`"), gpus == 0 && hidesAll(value):
+			continue
 		case hidesAll(value):
-			all = append(all, Doubt{Seen: "hides every GPU by " + name, Do: "use --cpu for a program without GPUs, or " + do})
+			d = Doubt{Seen: "hides every GPU by " + name, Do: "use --cpu for a program without GPUs, or leave that out"}
 		default:
-			all = append(all, Doubt{Sure: sure, Seen: "sets " + name + "=" + value + " itself, in place of the GPUs that it is given", Do: do})
+			d.Seen, d.Devices = "sets "+name+"="+value+" itself", listOf(value)
 		}
+		all = append(all, d)
 	}
 	return all
+}
+
+// listOf is a list of numbers as --device takes it: "0,1" of "0, 1", "[0,1]" and "cuda:0"; "" for anything else.
+func listOf(value string) string {
+	list := strings.NewReplacer(" ", "", "[", "", "]", "").Replace(strings.TrimPrefix(value, "cuda:"))
+	if strings.Trim(list, "0123456789,") != "" {
+		return ""
+	}
+	return list
 }
 
 func hidesAll(value string) bool { return value == "" || value == "-1" }
@@ -178,7 +201,7 @@ func lost(words []string, s Started) (all []Doubt) {
 	case "ollama":
 		return append(all, Doubt{Seen: "is a client: the GPUs are used by the server that it asks", Do: "start the server so: gpuard run -- ollama serve"})
 	case "ssh", "kubectl oc":
-		return append(all, Doubt{Sure: true, Seen: "starts the program elsewhere, by " + name + ", and not on the GPUs that it is given here", Do: "start gpuard run there"})
+		return append(all, Doubt{Sure: true, Seen: "starts the program elsewhere, by " + name + ", and not on the GPUs of this machine", Do: "start gpuard there: " + name + " … gpuard run -- program"})
 	case "env":
 		return append(all, Doubt{Sure: true, Seen: "empties the environment by " + name + ", so that the program sees every GPU", Do: "leave that option out"})
 	}
@@ -195,8 +218,7 @@ func namesImage(words []string) bool {
 // replaced finds options that choose among all GPUs of the machine.
 func replaced(words []string, use Use) []Doubt {
 	for _, k := range slices.Concat(use.All(Rewrites), use.All(Ignores)) {
-		isList := k.Value != "" && strings.Trim(strings.TrimPrefix(k.Value, "cuda:"), "0123456789,[] ") == ""
-		if k.Word < 0 || k.Effect == Rewrites && !isList || strings.Contains(k.Value, "$") || k.Programs == "nvidia-smi" {
+		if k.Word < 0 || k.Effect == Rewrites && listOf(k.Value) == "" || strings.Contains(k.Value, "$") || k.Programs == "nvidia-smi" {
 			continue // nvidia-smi computes nothing
 		}
 		end := k.Word + 1
@@ -204,7 +226,16 @@ func replaced(words []string, use Use) []Doubt {
 			end = min(end+1, len(words))
 		}
 		d := Doubt{Sure: true, Seen: "chooses GPUs of the whole machine by " + strings.Join(words[k.Word:end], " "),
-			Do: "leave that out: " + shellquote.Words(shellquote.Sh, slices.Delete(slices.Clone(words), k.Word, end)...)}
+			Do: "leave that out", Command: slices.Delete(slices.Clone(words), k.Word, end)}
+		_, devices, _ := strings.Cut(":"+k.Value, "localhost:")
+		switch {
+		case k.Effect == Rewrites:
+			d.Devices = listOf(k.Value)
+		case devices != "":
+			d.Devices = listOf(devices)
+		case listOf(k.Value) != "":
+			d.Count = k.Value
+		}
 		if strings.HasSuffix(strings.Fields(k.Programs)[0], ".py") { // others have scripts of that name, too
 			d.Sure, d.Seen = false, "may choose"+strings.TrimPrefix(d.Seen, "chooses")
 		}

@@ -15,8 +15,8 @@ func TestDoubts(t *testing.T) {
 		want    string
 		says    string
 	}{
-		{"env CUDA_VISIBLE_DEVICES=0 mtools", 1, sure, "leave it out: mtools"},
-		{"nohup env HIP_VISIBLE_DEVICES=1 python t.py", 1, maybe, "leave it out: nohup python t.py"},
+		{"env CUDA_VISIBLE_DEVICES=0 mtools", 1, sure, "leave that out: mtools"},
+		{"nohup env HIP_VISIBLE_DEVICES=1 python t.py", 1, maybe, "leave that out: nohup python t.py"},
 		{"env CUDA_VISIBLE_DEVICES=0 python t.py", 0, sure, "itself"},
 		{"env CUDA_VISIBLE_DEVICES= python t.py", 1, maybe, "--cpu"},
 		{"env -u CUDA_VISIBLE_DEVICES python t.py", 1, sure, "every GPU"},
@@ -62,7 +62,7 @@ func TestDoubts(t *testing.T) {
 		{"ssh node7 python t.py", 0, silent, ""},
 		{"python t.py --device cuda", 1, silent, ""},
 		{"", 1, silent, ""},
-		{"env CUDA_VISIBLE_DEVICES=0 HIP_VISIBLE_DEVICES=0 sh -c|python a.py; rm -rf out", 1, sure, "leave it out: sh -c 'python a.py; rm -rf out'"},
+		{"env CUDA_VISIBLE_DEVICES=0 HIP_VISIBLE_DEVICES=0 sh -c|python a.py; rm -rf out", 1, sure, "leave that out: sh -c python a.py; rm -rf out"},
 		{"env CUDA_VISIBLE_DEVICES= python t.py", 0, silent, ""},
 		{"env CUDA_VISIBLE_DEVICES=0 CUDA_VISIBLE_DEVICES=$MINE python t.py", 1, silent, ""},
 		{"apptainer exec --nv --env CUDA_VISIBLE_DEVICES=0 img.sif python x.py", 1, sure, "CUDA_VISIBLE_DEVICES=0 itself"},
@@ -88,6 +88,7 @@ func TestDoubts(t *testing.T) {
 		{"sudo systemctl restart x", 1, silent, ""},
 		{"sudo FOO=1 python x.py", 1, maybe, "sudo"},
 		{"env PET_NPROC_PER_NODE=1 torchrun x.py", 1, silent, ""},
+		{"ssh -N -L 8888:localhost:8888 box", 1, silent, ""},
 		{"ssh host gpuard run -- python t.py", 1, silent, ""},
 	} {
 		// what stands behind | is one word
@@ -99,7 +100,7 @@ func TestDoubts(t *testing.T) {
 		got, text := silent, ""
 		found := Doubts(words, c.gpus, nil)
 		if len(found) > 0 {
-			got, text = maybe, found[0].Seen+"; "+found[0].Do
+			got, text = maybe, found[0].Seen+"; "+found[0].Do+": "+strings.Join(found[0].Command, " ")
 			if found[0].Sure {
 				got = sure
 			}

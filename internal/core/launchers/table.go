@@ -108,7 +108,7 @@ func tools() []Row {
 // crossings start a program in an environment of another kind.
 func crossings() []Row {
 	return []Row{
-		{Programs: "ssh", Effect: Drops, Instead: "write it in the command: ssh HOST 'NAME=VALUE program'", From: "https://man.openbsd.org/ssh_config.5 (SendEnv)"},
+		{Programs: "ssh", Unless: "N", Effect: Drops, Instead: "write it in the command: ssh HOST 'NAME=VALUE program'", From: "https://man.openbsd.org/ssh_config.5 (SendEnv)"},
 		{Programs: "su", Keys: "+- l login", Unless: "w whitelist-environment", Effect: Drops, Instead: "write it in the command: su - USER -c 'NAME=VALUE program'", From: "https://man7.org/linux/man-pages/man1/su.1.html"},
 		{Programs: "systemd-run", Unless: "scope", Effect: Drops, Instead: "add --setenv=NAME=VALUE", From: "https://www.freedesktop.org/software/systemd/man/latest/systemd-run.html"},
 		{Programs: engines, Keys: "+exec", Effect: Drops, Instead: "write: exec -e NAME=VALUE", From: "https://docs.docker.com/reference/cli/docker/container/exec/#env"},

@@ -104,6 +104,9 @@ func lookExportLost(f File) []Finding {
 				finding.Line = "export " + s.Name + "=" + raw
 			}
 			finding.Do = "write: " + finding.Line
+			if f.Kind == Makefile { // make's own line stands outside of the recipe
+				finding.Line, finding.Do = "", finding.Do+", outside of the recipe"
+			}
 			if at := s.At; f.Kind == Workflow && s.How == "export" && at.Column > len("export ") {
 				at.Column -= len("export ")
 				finding.Write = []Edit{{At: at, Was: "export " + s.Name + "=" + s.Value.Raw, Text: finding.Line}}

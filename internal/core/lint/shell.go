@@ -78,8 +78,8 @@ func exported(f File, s Step) (line string, write, edits []Edit) {
 func withoutIt(f File, i int) (program, bool) {
 	s := f.Steps[i]
 	after := f.Steps[i+1 : min(len(f.Steps), i+1+farBack)]
-	if slices.ContainsFunc(after, func(later Step) bool { return later.Do == Set && later.Name == s.Name && later.Exported }) {
-		return program{}, false // the script exports it where it is meant for a program: it is a value of its own here
+	if slices.ContainsFunc(after, func(later Step) bool { return later.Name == s.Name && exportsElsewhere(later, s) }) {
+		return program{}, false // it is exported where it is meant for a program, and a value of the script's own here
 	}
 	for _, later := range after {
 		if later.Name == s.Name && (later.Do == Set || later.Do == Unset) {
@@ -99,6 +99,12 @@ func withoutIt(f File, i int) (program, bool) {
 		}
 	}
 	return program{}, false
+}
+
+// exportsElsewhere reports whether a script exports a variable on another way than the one on which it is set: in a process of
+// its own, where it may happen, or with the value that it has.
+func exportsElsewhere(later, set Step) bool {
+	return later.Do == Set && later.Exported && (later.Process != set.Process || later.Maybe || later.Value.From == later.Name)
 }
 
 // isScript reports whether a program is another script, which will start what uses the GPU.

@@ -11,9 +11,19 @@ import (
 // maskRule finds the faults of one code; why is the reason that is told.
 func maskRule(code, why string) Rule {
 	return Rule{Code: code, Look: func(file File) (all []Finding) {
+		variables := map[string]bool{}
+		if code == codeNoDevice && file.Kind == Shell {
+			for _, s := range file.Steps {
+				variables[s.Name] = variables[s.Name] || s.Do == Set
+			}
+		}
 		eachSet(file, func(s Step) {
 			m, known := listNamed(s.Name)
 			if !known {
+				return
+			}
+			if isName(s.Value.Text) && variables[s.Value.Text] {
+				all = append(all, valued(s, assigned(s)+" is the word, not the value of the variable "+s.Value.Text, why, "write "+s.Name+"=$"+s.Value.Text, ""))
 				return
 			}
 			f, wrong := m.fault(s.Value.Text)

@@ -98,7 +98,14 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 	if err != nil || len(command) == 0 || run.InContainer(command) {
 		return spec, err
 	}
-	remarks, err := claim.CheckCommand(p.Host, spec, command)
+	start := cmd.CommandPath()
+	switch {
+	case cmd.Hidden: // of a service
+		start = ""
+	case cmd.Flags().NFlag() > 0:
+		start += " …" // those that were given
+	}
+	remarks, err := claim.CheckCommand(p.Host, spec, command, start)
 	for _, r := range remarks {
 		p.Host.Say(r)
 	}

@@ -115,7 +115,7 @@ func lintSummary(p *console.Page, r linter.Report) {
 	advice(p, console.Span{}, console.Normal, text)
 	var unread []string
 	for _, part := range r.Partial {
-		unread = append(unread, part.Path+": read but for "+prose.Count(part.Lines, "line"))
+		unread = append(unread, part.Path+": "+prose.Count(part.Lines, "line")+" could not be read")
 	}
 	for _, o := range r.Skipped {
 		unread = append(unread, o.Path+": "+o.Why)
