@@ -21,6 +21,7 @@ import (
 	apprun "gpuard/internal/app/run"
 	"gpuard/internal/app/runs"
 	"gpuard/internal/core/job"
+	"gpuard/internal/core/launchers"
 	record "gpuard/internal/core/runs"
 	core "gpuard/internal/core/sweep"
 	"gpuard/internal/host/files"
@@ -140,6 +141,9 @@ func check(host *machine.Host, q *Request) (*core.Command, error) {
 		if q.Spec.StartsTorchrun() {
 			break
 		}
+		if err := refuseAssignment(name); err != nil {
+			return nil, err
+		}
 		if _, err := find(q, name); err != nil {
 			return nil, err
 		}
@@ -166,6 +170,18 @@ func check(host *machine.Host, q *Request) (*core.Command, error) {
 		}
 	}
 	return command, nil
+}
+
+// refuseAssignment refuses a variable in the place of a program, as a line for a shell begins with.
+func refuseAssignment(word string) error {
+	name, _, assigned := strings.Cut(word, "=")
+	switch {
+	case !assigned || strings.ContainsAny(name, "/.-"):
+		return nil
+	case slices.Contains(launchers.Masks(), name):
+		return exit.Usagef("cannot run %q: a variable in front of a command is for a shell, and each run of a sweep gets a GPU of its own; leave it out", word)
+	}
+	return exit.Usagef("cannot run %q: a variable in front of a command is for a shell; write: env %s …", word, word)
 }
 
 // find is the program of a command, which runs in the sweep's own folder.
