@@ -188,7 +188,7 @@ func (c *Child) note(sig syscall.Signal) {
 // a process it discards its pending stop signals (prepare_signal in kernel/signal.c).
 func (c *Child) pass(sig os.Signal) {
 	resumed := c.resumedAt.Load()
-	late := resumed == stopping || resumed > 0 && time.Since(c.began)-time.Duration(resumed) < near
+	late := resumed == stopping || resumed > 0 && time.Since(c.began)-time.Duration(resumed) < heardLate
 	if sig == unix.SIGTSTP && late {
 		// Only one is dropped for each stop. While this process stops, the value is set again afterwards.
 		c.resumedAt.CompareAndSwap(resumed, 0)
@@ -198,6 +198,10 @@ func (c *Child) pass(sig os.Signal) {
 		_ = c.process.Signal(sig)
 	}
 }
+
+// heardLate is how long after this process was continued a Ctrl-Z of before may be heard: on a machine that stands still
+// for a moment it took longer than half a second.
+const heardLate = 3 * time.Second
 
 // stopping is the value of resumedAt while this process stops.
 const stopping = -1
