@@ -72,7 +72,7 @@ func numberOfGPUs(spec job.Spec) int {
 // train.py'. What stands in branches, or is computed, may be right.
 func doubtsInScript(command []string, gpus int) []launchers.Doubt {
 	started := launchers.Start(command)
-	if !slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "zsh"}, started.Name(command)) {
+	if !launchers.IsShell(started.Name(command)) {
 		return nil
 	}
 	var step lint.Step

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpuard/internal/core/launchers"
 	"gpuard/internal/core/lint"
 	"gpuard/internal/text/lineshell"
 	"gpuard/internal/text/shell"
@@ -120,7 +121,7 @@ func interpreted(line string) lint.Kind {
 	switch {
 	case name == "uv", strings.HasPrefix(name, "python"), strings.HasPrefix(name, "pypy"):
 		return lint.Python
-	case slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"}, name):
+	case launchers.IsShell(name):
 		return lint.Shell
 	case name == "csh", name == "tcsh":
 		return lint.Csh

@@ -12,6 +12,11 @@ func IsPython(name string) bool {
 	return plain == "python" || plain == "pypy"
 }
 
+// IsShell reports whether a program reads POSIX or bash scripts.
+func IsShell(program string) bool {
+	return hasWord("sh bash dash ash ksh mksh zsh", path.Base(program))
+}
+
 // IsLauncher reports whether a name is that of a program that uses GPUs, or starts what does.
 func IsLauncher(name string) bool {
 	return slices.Contains([]string{"torchrun", "torchx", "accelerate", "accelerate-launch", "deepspeed", "ds", "horovodrun", "colossalai", "composer", "lightning", "fabric",

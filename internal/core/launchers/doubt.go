@@ -113,7 +113,8 @@ func ownLists(words []string, s Started, gpus int) (all []Doubt) {
 			continue
 		}
 		_, value, _ := strings.Cut(c.assignment(words), "=")
-		d := Doubt{Sure: name == "CUDA_VISIBLE_DEVICES", Do: "leave that out"} // what other vendors' libraries read may be nobody's here
+		// other variables may be those of a vendor that this machine has no GPU of
+		d := Doubt{Sure: name == "CUDA_VISIBLE_DEVICES", Do: "leave that out"}
 		if c.By == "env" {
 			d.Command = WithoutLists(words)
 		}
@@ -236,7 +237,8 @@ func replaced(words []string, use Use) []Doubt {
 		case listOf(k.Value) != "":
 			d.Count = k.Value
 		}
-		if strings.HasSuffix(strings.Fields(k.Programs)[0], ".py") { // others have scripts of that name, too
+		// other projects have scripts of that name, too
+		if strings.HasSuffix(strings.Fields(k.Programs)[0], ".py") {
 			d.Sure, d.Seen = false, "may choose"+strings.TrimPrefix(d.Seen, "chooses")
 		}
 		return []Doubt{d}
@@ -247,7 +249,8 @@ func replaced(words []string, use Use) []Doubt {
 // exceeded finds numbers beyond the GPUs that a command is given. Inside they are counted from 0.
 func exceeded(words []string, use Use, gpus int) (all []Doubt) {
 	n, known := use.Needs()
-	if known && n > gpus && !hasWord(mpi, use.Program) && !isOnCPU(words) { // processes of MPI share GPUs, or use none
+	// processes of MPI share GPUs, or use none
+	if known && n > gpus && !hasWord(mpi, use.Program) && !isOnCPU(words) {
 		all = append(all, Doubt{Seen: fmt.Sprintf("needs %d GPUs, and is given %d", n, gpus), Do: fmt.Sprintf("ask for --gpus %d, or start as many as it is given", n)})
 	}
 	for _, k := range use.All(Inside) {

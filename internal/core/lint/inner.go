@@ -33,7 +33,7 @@ func passOn(name string, words []Word) []Word {
 	case name == "env":
 		return skipOptions(words[1:], []string{"-u", "-C"})
 	case isOneOf(name, "docker", "podman", "nerdctl", "kubectl", "conda", "mamba") || launchers.IsSearched(name) || isOneOf(name, "sudo", "parallel"):
-		i := slices.IndexFunc(words[1:], func(w Word) bool { return w.Known && isShell(w.Text) })
+		i := slices.IndexFunc(words[1:], func(w Word) bool { return w.Known && launchers.IsShell(w.Text) })
 		filled := slices.ContainsFunc(words, func(w Word) bool { return strings.Contains(w.Text, "{") })
 		if i < 0 || filled && isOneOf(name, "xargs", "parallel") { // they write their input in the place of {}
 			return nil
@@ -53,7 +53,7 @@ func skipOptions(words []Word, takes []string) []Word {
 func handed(command Step, name string, args []Word) (Step, bool) {
 	login := slices.ContainsFunc(args, func(w Word) bool { return isOneOf(w.Text, "-", "-l", "--login") })
 	switch {
-	case isShell(name):
+	case launchers.IsShell(name):
 		return scriptOf(command, afterC(args, false), false)
 	case name == "su", name == "runuser":
 		return scriptOf(command, afterC(args, true), login)
@@ -119,15 +119,6 @@ func JoinedText(command Step, words []Word) (Step, bool) {
 		whole.At.EndColumn = w.At.EndColumn
 	}
 	return scriptOf(command, whole, true)
-}
-
-// isShell reports whether a program reads POSIX or bash scripts.
-func isShell(program string) bool {
-	switch path.Base(program) {
-	case "sh", "bash", "dash", "ash", "ksh", "zsh":
-		return true
-	}
-	return false
 }
 
 // scriptOf makes a step of the text. The shell around it fills in what stands in double quotes; what it does not know

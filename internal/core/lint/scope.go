@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"gpuard/internal/core/launchers"
 )
 
 // around is a file with an index for the values of its variables.
@@ -99,9 +101,7 @@ func (a around) constant(i int, v Value) Value {
 }
 
 // masks lists the variables that choose devices by number in one process.
-func masks() []string {
-	return []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"}
-}
+func masks() []string { return launchers.Masks() }
 
 // isGPUVariable reports whether a program reads the variable from its environment to choose or to use GPUs.
 func isGPUVariable(name string) bool {

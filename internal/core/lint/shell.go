@@ -119,7 +119,7 @@ func isScript(p program) bool {
 // shellUsesGPUs reports whether a program is a shell with a script among its words that starts what uses GPUs, and
 // chooses none itself.
 func (p program) shellUsesGPUs() bool {
-	if !isShell(p.name) {
+	if !launchers.IsShell(p.name) {
 		return false
 	}
 	script, ok := ShellText(Step{Words: p.Words[len(p.Words)-len(p.args)-1:]})

@@ -93,7 +93,7 @@ func TestNothingOfTheUser(t *testing.T) {
 func TestAcceptsScript(t *testing.T) {
 	bash := FindBash(os.Getenv)
 	if bash == "" {
-		t.Skip("no bash")
+		t.Fatal("no bash, which the tests of shells need")
 	}
 	mark := filepath.Join(t.TempDir(), "ran")
 	t.Setenv("BASH_ENV", mark+".rc")

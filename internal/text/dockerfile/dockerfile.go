@@ -4,11 +4,11 @@ package dockerfile
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"gpuard/internal/core/launchers"
 	"gpuard/internal/core/lint"
 )
 
@@ -62,7 +62,7 @@ func (r *reader) instruction(i instruction) {
 		}
 	case "SHELL":
 		if words, exec := i.exec(); exec && len(words) > 0 {
-			r.shell = slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "zsh"}, path.Base(words[0].Text))
+			r.shell = launchers.IsShell(words[0].Text)
 		}
 	case "ONBUILD":
 		inner := i

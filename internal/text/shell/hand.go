@@ -7,6 +7,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"gpuard/internal/core/launchers"
 	"gpuard/internal/core/lint"
 )
 
@@ -114,7 +115,7 @@ func isWritten(file, bang string) bool {
 }
 
 func isPOSIX(name string) bool {
-	return slices.Contains([]string{"sh", "bash", "dash", "ash", "ksh", "mksh", "zsh"}, path.Base(name))
+	return launchers.IsShell(name)
 }
 
 // readsScript reports whether a command reads a shell script from its standard input; apart: in another environment.
