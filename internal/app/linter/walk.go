@@ -17,6 +17,7 @@ import (
 	"gpuard/internal/core/lint"
 	"gpuard/internal/host/files"
 	"gpuard/internal/text/notebook"
+	"gpuard/internal/text/python"
 )
 
 // largest is the size of the largest file that is read, in bytes; files written by hand are smaller.
@@ -228,7 +229,7 @@ func (c *collector) problem(p, why string) {
 }
 
 func (c *collector) addFile(s source) {
-	if s.kind == lint.Notebook && len(s.text) > largest {
+	if s.kind == lint.Notebook {
 		s.text = notebook.WithoutOutputs(s.text)
 	}
 	switch {
@@ -237,6 +238,9 @@ func (c *collector) addFile(s source) {
 	case bytes.IndexByte(s.text, 0) >= 0:
 		c.report.Skipped = append(c.report.Skipped, Omission{s.path, "binary"})
 	default:
+		if s.kind == lint.Python && !python.Interesting(s.text) {
+			s.text = nil // it counts as read: of most of what a repository has no rule says anything
+		}
 		c.batch = append(c.batch, s)
 		c.size += len(s.text)
 		if c.size >= maxBatchBytes || len(c.batch) >= maxBatchFiles {

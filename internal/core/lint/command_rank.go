@@ -2,6 +2,7 @@ package lint
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,13 +12,16 @@ import (
 )
 
 func lookPort(f File) []Finding {
-	if !slices.Contains([]Kind{Shell, Python, Notebook, Unit, Desktop}, f.Kind) || severalMachines(f) || startsOthersOnly(f) {
+	if !slices.Contains([]Kind{Shell, Python, Notebook, Unit, Desktop}, f.Kind) || severalMachines(f) || startsOthersOnly(f) || isTest(f.Path) {
 		return nil // a container has ports of its own
 	}
 	var all []Finding
 	add := func(at Place, what string) {
-		all = append(all, Finding{Finding: check.Finding{Seen: what, Why: "a second job on the same machine cannot listen on that port",
-			Do: "let a free port be found: torchrun --standalone, --main_process_port 0, or a port derived from the job's number"}, At: at})
+		do := "let a free port be found: torchrun --standalone, --main_process_port 0, or a port derived from the job's number"
+		if f.Kind != Shell && strings.HasPrefix(what, "MASTER_PORT") {
+			do = "let the process that starts the others find a free port and hand it on, or leave it to the caller: os.environ.setdefault"
+		}
+		all = append(all, Finding{Finding: check.Finding{Seen: what, Why: "a second job on the same machine cannot listen on that port", Do: do}, At: at})
 	}
 	for _, s := range f.Steps {
 		if s.Do == Set && s.Name == "MASTER_PORT" && isPort(s.Value) && !strings.Contains(s.How, "setdefault") && s.How != "${:=}" {
@@ -48,7 +52,16 @@ func lookPort(f File) []Finding {
 			}
 		}
 	}
+	if slices.ContainsFunc(all, func(one Finding) bool { return one.Seen != all[0].Seen }) {
+		return nil // ports are told apart on purpose
+	}
 	return all
+}
+
+// isTest reports whether a file is a test by its name: it runs alone, and with processes that it knows.
+func isTest(file string) bool {
+	base := path.Base(file)
+	return strings.HasPrefix(base, "test_") || strings.HasSuffix(base, "_test.py") || base == "conftest.py"
 }
 
 // startsOthersOnly reports whether a script starts programs of which none is known to compute on GPUs: MASTER_PORT may be

@@ -57,6 +57,9 @@ func lates(f File) []late {
 				if !ok || again || found.library == "import jax" && f.configuresJAX() || m.givesBack(w.moments[:i], found) || forChild(w.moments, i) {
 					continue
 				}
+				if found.severity == check.Error && strings.HasSuffix(m.Name, "VISIBLE_DEVICES") && choosesItself(w.moments[i+1:]) {
+					found.severity = check.Info
+				}
 				if known, again := worst[m.At]; !again {
 					order = append(order, m.At)
 				} else if rank(known.severity) >= rank(found.severity) {
@@ -115,6 +118,14 @@ func (m moment) givesBack(before []moment, found late) bool {
 // forChild reports whether a process that is started after the assignment takes it over: then it is meant for that one.
 func forChild(moments []moment, i int) bool {
 	return slices.ContainsFunc(moments[i+1:], func(m moment) bool { return m.startsChild() && moments[i].reaches(m) })
+}
+
+// choosesItself reports whether the process computes the number of its device afterwards: then it may mean one among all.
+func choosesItself(after []moment) bool {
+	return slices.ContainsFunc(after, func(m moment) bool {
+		device, given := m.arg(0, "device")
+		return m.Do == Call && m.Name == "torch.cuda.set_device" && given && !device.Value.Known
+	})
 }
 
 // configuresJAX reports whether the file tells JAX its devices, so that the variable need not.

@@ -42,11 +42,20 @@ func lookCudaTwice(f File) []Finding {
 			brings = text
 		}
 	}
-	if toolkit == nil || brings == "" {
+	if toolkit == nil || brings == "" || slices.ContainsFunc(f.Steps, usesToolkit) {
 		return nil
 	}
 	return []Finding{{Finding: check.Finding{Seen: toolkit.Value.Text + " is installed beside " + brings + ", which brings a newer CUDA",
 		Why: "PyTorch does not use cudatoolkit, and the environment has two versions of the same libraries", Do: "leave cudatoolkit out"}, At: toolkit.At}}
+}
+
+// usesToolkit reports whether an entry of an environment is a library that compiles with what cudatoolkit brings.
+func usesToolkit(s Step) bool {
+	_, name, hasChannel := strings.Cut(s.Value.Text, "::")
+	if !hasChannel {
+		name = s.Value.Text
+	}
+	return s.Do == Setting && among("numba cupy pycuda tensorflow tensorflow-gpu jax jaxlib rapids cudf cuml cugraph faiss-gpu openmm mxnet", normal(name))
 }
 
 func lookMKLTooNew(f File) []Finding {

@@ -47,7 +47,7 @@ func isWholeMachine(list Value) bool {
 
 // unexportedHarm is what a program makes of a variable that the shell keeps to itself.
 func unexportedHarm(name string) string {
-	harm := "the shell keeps such a variable to itself: the program sees what the variable was before, or nothing"
+	harm := "unless it was exported before, the shell keeps such a variable to itself and the program sees nothing of it"
 	if slices.Contains(masks(), name) {
 		harm += ", which means every GPU"
 	}

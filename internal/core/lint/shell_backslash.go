@@ -19,9 +19,17 @@ func lookBackslash(f File) []Finding {
 		if last.Text == "" || strings.TrimSpace(last.Text) != "" || !strings.HasPrefix(last.Raw, `\`) || !meansGPUs(s) {
 			continue
 		}
-		all = append(all, Finding{Finding: check.Finding{Seen: "a blank stands behind the backslash, so the command ends with this line",
+		found := Finding{Finding: check.Finding{Seen: "a blank stands behind the backslash, so the command ends with this line",
 			Why: "the shell takes the next line as another command, which gets neither the variables nor the options of this one",
-			Do:  "remove what stands behind the backslash; a comment cannot stand there"}, At: last.At})
+			Do:  "remove what stands behind the backslash"}, At: last.At}
+		if strings.Contains(last.Raw, "#") {
+			found.Do += "; a comment cannot stand there"
+			if f.Kind == Markdown {
+				// a list of options with remarks, which may be meant to be read and not to be typed
+				found.Severity = check.Info
+			}
+		}
+		all = append(all, found)
 	}
 	return all
 }

@@ -57,6 +57,9 @@ func lookOldName(file File) (all []Finding) {
 }
 
 func lookDebug(file File) (all []Finding) {
+	if isRepeatable(file) {
+		return nil
+	}
 	eachSet(file, func(s Step) {
 		if !ofGPUs(s.Name) {
 			return
@@ -73,4 +76,14 @@ func lookDebug(file File) (all []Finding) {
 		all = append(all, f)
 	})
 	return all
+}
+
+// isRepeatable reports whether a file asks for the same result each time, which such variables are part of
+// (docs.pytorch.org, "Reproducibility").
+func isRepeatable(file File) bool {
+	found := false
+	eachNamed(file, func(s Step) {
+		found = found || among("CUBLAS_WORKSPACE_CONFIG TORCH_COMPILE_DISABLE", s.Name) || strings.Contains(strings.ToLower(s.In), "determinis")
+	})
+	return found
 }

@@ -72,6 +72,7 @@ class Calls(object):
         for k in node.keywords:
             if k.value.__class__ not in PLAIN:
                 self.expression(k.value)
+        self.drop(node)
         name = self.dotted(func)
         if isinstance(func, ast.Call) and self.dotted(func.func) == "ray.remote":
             more = [self.argument(k.arg or "**", k.value) for k in func.keywords]
@@ -106,6 +107,12 @@ class Calls(object):
             if isinstance(inner, ast.expr):
                 args.append(self.argument("[]", inner))
         self.say("call", node, name, args=args)
+
+    def drop(self, node):
+        """An engine without a name goes when the call is over that it is handed to, or asked."""
+        handed = node.args + [k.value for k in node.keywords] + [getattr(node.func, "value", None)]
+        if any(isinstance(h, ast.Call) and self.dotted(h.func) == "vllm.LLM" for h in handed):
+            self.say("call", node, "del", args=[])
 
     def versioned(self, node, of):
         """The program looks which version of a library it has."""

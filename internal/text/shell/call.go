@@ -32,10 +32,26 @@ func (r *reader) call(s *scope, c *syntax.CallExpr, redirects []*syntax.Redirect
 		r.inner(s, w)
 		step.Words = append(step.Words, r.value(w))
 	}
+	r.addRest(&step.Words[len(step.Words)-1])
 	step.Join, r.join = r.join, ""
 	r.steps = append(r.steps, step)
 	r.hand(step, redirects)
 	r.builtin(s, step)
+}
+
+// addRest adds to a last word that is a blank behind a backslash what follows it in the line: more blanks, or a comment.
+// That line was meant to go on.
+func (r *reader) addRest(last *lint.Word) {
+	if last.Raw != `\ ` && last.Raw != "\\\t" {
+		return
+	}
+	lines := strings.SplitAfterN(string(r.src), "\n", last.At.EndLine+1)
+	if last.At.EndLine > len(lines) || last.At.EndColumn-1 > len(lines[last.At.EndLine-1]) {
+		return
+	}
+	rest := strings.TrimRight(lines[last.At.EndLine-1][last.At.EndColumn-1:], "\r\n")
+	last.Raw += rest
+	last.At.EndColumn += len(rest)
 }
 
 // builtin follows the commands that change the shell's variables.
