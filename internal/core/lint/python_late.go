@@ -57,7 +57,7 @@ func lates(f File) []late {
 				if !ok || again || found.library == "import jax" && f.configuresJAX() || m.givesBack(w.moments[:i], found) || forChild(w.moments, i) {
 					continue
 				}
-				if found.severity == check.Error && strings.HasSuffix(m.Name, "VISIBLE_DEVICES") && choosesItself(w.moments[i+1:]) {
+				if found.severity == check.Error && strings.HasSuffix(m.Name, "VISIBLE_DEVICES") && choosesItself(w.moments) {
 					found.severity = check.Info
 				}
 				if known, again := worst[m.At]; !again {
@@ -120,9 +120,9 @@ func forChild(moments []moment, i int) bool {
 	return slices.ContainsFunc(moments[i+1:], func(m moment) bool { return m.startsChild() && moments[i].reaches(m) })
 }
 
-// choosesItself reports whether the process computes the number of its device afterwards: then it may mean one among all.
-func choosesItself(after []moment) bool {
-	return slices.ContainsFunc(after, func(m moment) bool {
+// choosesItself reports whether the process computes the number of its device, before or after: it may mean one among all.
+func choosesItself(moments []moment) bool {
+	return slices.ContainsFunc(moments, func(m moment) bool {
 		device, given := m.arg(0, "device")
 		return m.Do == Call && m.Name == "torch.cuda.set_device" && given && !device.Value.Known
 	})

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -32,7 +33,7 @@ func (r *reader) call(s *scope, c *syntax.CallExpr, redirects []*syntax.Redirect
 		r.inner(s, w)
 		step.Words = append(step.Words, r.value(w))
 	}
-	r.addRest(&step.Words[len(step.Words)-1])
+	r.addRest(&step.Words[len(step.Words)-1], c)
 	step.Join, r.join = r.join, ""
 	r.steps = append(r.steps, step)
 	r.hand(step, redirects)
@@ -41,16 +42,14 @@ func (r *reader) call(s *scope, c *syntax.CallExpr, redirects []*syntax.Redirect
 
 // addRest adds to a last word that is a blank behind a backslash what follows it in the line: more blanks, or a comment.
 // That line was meant to go on.
-func (r *reader) addRest(last *lint.Word) {
-	if last.Raw != `\ ` && last.Raw != "\\\t" {
+func (r *reader) addRest(last *lint.Word, c *syntax.CallExpr) {
+	end := int(c.End().Offset()) + r.shift
+	if last.Raw != `\ ` && last.Raw != "\\\t" || end < 0 || end > len(r.src) {
 		return
 	}
-	lines := strings.SplitAfterN(string(r.src), "\n", last.At.EndLine+1)
-	if last.At.EndLine > len(lines) || last.At.EndColumn-1 > len(lines[last.At.EndLine-1]) {
-		return
-	}
-	rest := strings.TrimRight(lines[last.At.EndLine-1][last.At.EndColumn-1:], "\r\n")
-	last.Raw += rest
+	rest, _, _ := bytes.Cut(r.src[end:], []byte("\n"))
+	rest = bytes.TrimRight(rest, "\r")
+	last.Raw += string(rest)
 	last.At.EndColumn += len(rest)
 }
 
