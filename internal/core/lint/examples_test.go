@@ -1,0 +1,91 @@
+package lint_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gpuard/internal/app/linter"
+	"gpuard/internal/core/check"
+	"gpuard/internal/core/lint"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/gate"
+)
+
+// TestDescriptions: what a rule needs to be shown and looked up.
+func TestDescriptions(t *testing.T) {
+	form := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)+$`)
+	seen := map[string]bool{}
+	for _, r := range lint.Descriptions() {
+		switch {
+		case !form.MatchString(r.Code):
+			t.Errorf("%q is not lower-case words with - between them", r.Code)
+		case seen[r.Code]:
+			t.Errorf("%s: two rules", r.Code)
+		case r.Title == "" || r.Text == "" || len(r.From) == 0:
+			t.Errorf("%s: a title, a text and a source, please", r.Code)
+		case !slices.Contains([]check.Severity{check.Info, check.Warning, check.Error}, r.Severity):
+			t.Errorf("%s: severity %q", r.Code, r.Severity)
+		case len(r.Bad) == 0 || len(r.Good) == 0:
+			t.Errorf("%s: %d bad and %d good examples, at least one of each", r.Code, len(r.Bad), len(r.Good))
+		}
+		seen[r.Code] = true
+	}
+}
+
+// TestExamples: each bad example of a rule has a finding of it, as a file that somebody has, and each good one has none of
+// any rule.
+func TestExamples(t *testing.T) {
+	gate.Need(t, "python3")
+	root := t.TempDir()
+	code := map[string]string{} // of a bad example, by its folder
+	for _, r := range lint.Descriptions() {
+		for i, e := range r.Bad {
+			code[lay(t, root, fmt.Sprintf("%s-bad%d", r.Code, i+1), e)] = r.Code
+		}
+		for i, e := range r.Good {
+			lay(t, root, fmt.Sprintf("%s-good%d", r.Code, i+1), e)
+		}
+	}
+
+	report, err := linter.Run(t.Context(), linter.Options{Paths: []string{root}, Docs: true, Env: visible.Env(os.Environ()), Preview: true})
+	if err != nil || len(report.Problems)+len(report.Skipped) > 0 {
+		t.Fatalf("%v, %v, %v", err, report.Problems, report.Skipped)
+	}
+	found := map[string][]string{}
+	for _, m := range report.Findings {
+		below, err := filepath.Rel(root, m.Path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder, _, _ := strings.Cut(below, string(filepath.Separator))
+		found[folder] = append(found[folder], m.Code)
+		if code[folder] == "" {
+			t.Errorf("%s, line %d has a finding: %s: %s", below, m.Line, m.Code, m.Seen)
+		}
+	}
+	for folder, want := range code {
+		if !slices.Contains(found[folder], want) {
+			t.Errorf("%s has no finding of its rule, but %q", folder, found[folder])
+		}
+	}
+}
+
+// lay writes an example below a folder of its own, and returns the name of that.
+func lay(t *testing.T, root, folder string, e lint.Example) string {
+	t.Helper()
+	path := filepath.Join(root, folder, e.Name)
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = os.WriteFile(path, []byte(e.Text), 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
