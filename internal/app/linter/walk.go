@@ -140,7 +140,8 @@ func (c *collector) folder(root string) {
 // foreign are folders of things that other people wrote, or that programs made.
 func foreign() []string {
 	return []string{".git", ".hg", ".svn", ".jj", "node_modules", "site-packages", "dist-packages", "__pycache__", "__pypackages__",
-		".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints", ".eggs", ".terraform"}
+		".tox", ".nox", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints", ".eggs", ".terraform",
+		"third_party", "third-party", "thirdparty", "3rdparty", "vendor", "vendored"}
 }
 
 // installed reports whether the folder is a virtual environment or one of conda.

@@ -67,6 +67,7 @@ func TestWalk(t *testing.T) {
 		"data":                             bad,
 		".git/hooks/run.sh":                bad,
 		"node_modules/a/run.sh":            bad,
+		"third_party/a/run.sh":             bad,
 		"venv/pyvenv.cfg":                  "home = /usr\n",
 		"venv/bin/activate.sh":             bad,
 		"conda/conda-meta/history":         "",

@@ -84,9 +84,13 @@ func lookGPUsZero(f File) []Finding {
 			if !w.Known || w.Text != "0" && w.Text != "count=0" || r.tool == "podman" {
 				continue
 			}
-			all = append(all, Finding{Finding: check.Finding{Seen: "--gpus " + w.Text + " asks for no GPU",
-				Why: "the number is how many GPUs the container gets, not which one", Do: "for the first GPU write: --gpus device=0"},
-				At: w.At, Line: swapped(r.Step, w, "device=0"), Write: rewritten(f, r.Step, w, "device=0")})
+			finding := Finding{Finding: check.Finding{Seen: "--gpus " + w.Text + " asks for no GPU",
+				Why: "the number is how many GPUs the container gets, not which one (before docker 27.3 an image may show it all of them)",
+				Do:  "write --gpus all, --gpus 1 for any one, or --gpus device=0 for the first"}, At: w.At}
+			if f.Kind != Workflow { // where the command is not written whole
+				finding.Line, finding.Write = swapped(r.Step, w, "device=0"), rewritten(f, r.Step, w, "device=0")
+			}
+			all = append(all, finding)
 		}
 		return all
 	})

@@ -21,8 +21,13 @@ func lookOldPyTorchName(f File) []Finding {
 		return nil
 	}
 	name := f.Steps[i].Name
-	return []Finding{{Finding: check.Finding{Seen: name + " is an old name",
-		Why: "PyTorch 2.4 and later print a FutureWarning", Do: "from PyTorch 2.4 on write torch.amp." + strings.TrimPrefix(name, "torch.cuda.amp.") + ", with \"cuda\" as the first argument and what it gets today by name"}, At: f.Steps[i].At}}
+	do := "from PyTorch 2.4 on write torch.amp." + strings.TrimPrefix(name, "torch.cuda.amp.")
+	if strings.Contains(name, "custom_") {
+		do += `, with device_type="cuda"`
+	} else {
+		do += `, with "cuda" as the first argument and what it gets today by name`
+	}
+	return []Finding{{Finding: check.Finding{Seen: name + " is an old name", Why: "PyTorch 2.4 and later print a FutureWarning", Do: do}, At: f.Steps[i].At}}
 }
 
 func lookOldProfiler(f File) (all []Finding) {

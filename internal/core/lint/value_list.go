@@ -60,9 +60,10 @@ func (m list) openFault(v Value) string {
 }
 
 var (
-	openRange   = pattern(`^([0-9]{1,3},)*[0-9]{1,3}\s*-\s*(\{\}|\$(\{?\w+\}?|\(\(.*\)\)))$`)
-	firstNumber = pattern(`(?i)\b(start|first|begin|low|lo|min)\w*\b`)
-	openWord    = pattern(`^(cuda|gpu|GPU|hip|xpu|npu|device|cuda:|gpu:|GPU:|hip:|xpu:|npu:|device:)(\{\}|\$\{?\w+\}?)$`)
+	openRange    = pattern(`^([0-9]{1,3},)*[0-9]{1,3}\s*-\s*(\{\}|\$(\{?\w+\}?|\(\(.*\)\)))$`)
+	firstNumber  = pattern(`(?i)\b(start|first|begin|low|lo|min)\w*\b`)
+	plainNumbers = pattern(`^\s*[0-9]{1,3}(,[0-9]{1,3})*\s*$`)
+	openWord     = pattern(`^(cuda|gpu|GPU|hip|xpu|npu|device|cuda:|gpu:|GPU:|hip:|xpu:|npu:|device:)(\{\}|\$\{?\w+\}?)$`)
 	// joined with something else than a comma
 	openSeparators = pattern(`^\{\}([ ;|/:]|, ,)\{\}$`)
 	openList       = pattern(`^\[\{\}(, ?\{\})*\]$`)
@@ -93,6 +94,9 @@ func maskFinding(s Step, f fault, shows, why string) Finding {
 		do = "to give the container no GPU, write " + container + "=none"
 	case f.hides:
 		severity, do = check.Warning, "to hide every GPU, write "+s.Name+"=-1"
+		if f.code == codeNoDevice { // it says so, and does
+			severity = check.Info
+		}
 	case f.better != "":
 		do = "write " + s.Name + "=" + f.better
 	case f.code == codeNoDevice && strings.EqualFold(strings.TrimSpace(s.Value.Text), "all"):
@@ -114,6 +118,9 @@ func maskFinding(s Step, f fault, shows, why string) Finding {
 	}
 	if f.code == codeDuplicate {
 		do = "name each device once"
+	}
+	if before, _, commented := strings.Cut(s.Value.Text, "#"); commented && f.code == codeNoDevice && plainNumbers().MatchString(before) {
+		severity, why, do = check.Info, "what stands behind the list is a part of the value, and no comment", "leave the comment out"
 	}
 	found := valued(s, assigned(s)+" "+shows, why, do, f.better)
 	found.Severity = severity

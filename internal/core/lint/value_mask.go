@@ -228,6 +228,9 @@ func (m list) separators(tokens []string) (fault, bool) {
 
 var deviceWord = pattern(`(?i)^(?:cuda|gpu|hip|rocm|xpu|npu|nvidia|device)[ :_=#-]?(\d{1,3})$`)
 
+// replaceable is how a manual writes what is to be replaced: {GPU ID}, <gpu>.
+var replaceable = pattern(`^[{<]\s*[A-Za-z_]`)
+
 // wordsForLists are words that people write where they mean all GPUs, none, or any.
 const wordsForLists = "one two all none void cpu no null nil false true off on auto any gpu gpus cuda nodevfiles default"
 
@@ -249,7 +252,7 @@ func (m list) words(tokens []string) (fault, bool) {
 			found = true
 			n, _ := strconv.Atoi(parts[1])
 			all = append(all, strconv.Itoa(n))
-		case isName(t) && !slices.Contains(strings.Fields(wordsForLists), strings.ToLower(t)):
+		case isName(t) && !slices.Contains(strings.Fields(wordsForLists), strings.ToLower(t)), replaceable().MatchString(t):
 			return fault{}, false // to be replaced, by a person or a program: GPU_ID, xRep1
 		default:
 			found, sure = true, false
