@@ -119,6 +119,9 @@ func readName(line string) (Name, bool) {
 	return Name{Name: c[0], Kind: Kind(c[1]), Warns: c[2] == "warning", Either: c[2] == "either", Instead: known(c[3]), Since: known(c[4]), values: c[5], What: c[6]}, true
 }
 
+// OfValue reports whether it is one value of the variable that is judged, and not the variable.
+func (n Name) OfValue() bool { return !slices.Contains([]string{"*", "on", "number"}, n.values) }
+
 // counts reports whether the name matters with this value.
 func (n Name) counts(value string) bool {
 	value = strings.TrimSpace(value)

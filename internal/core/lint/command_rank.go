@@ -36,7 +36,9 @@ func lookPort(f File) []Finding {
 			}
 		}
 		l, ok := asLaunch(s)
-		if !ok {
+		processes, counted := option(l.own, "num-processes")
+		isAlone := l.kind == "accelerate" && counted && processes.Text == "1" // which meets nobody
+		if !ok || isAlone {
 			continue
 		}
 		for _, name := range []string{"master-port", "main-process-port", "rdzv-endpoint"} {

@@ -39,13 +39,3 @@ func lookOldProfiler(f File) (all []Finding) {
 	}
 	return all
 }
-
-func lookCuDNNOff(f File) (all []Finding) {
-	for _, s := range f.Steps {
-		if s.Do == Override && !s.Maybe && s.Name == "torch.backends.cudnn.enabled" && s.Value.Known && s.Value.Text == "False" {
-			all = append(all, Finding{Finding: check.Finding{Seen: "cuDNN is switched off",
-				Why: "the GPU computes all the same, convolutions more slowly", Do: "to run on the CPU, hide the devices: CUDA_VISIBLE_DEVICES=-1, or gpuard run --cpu"}, At: s.At})
-		}
-	}
-	return all
-}

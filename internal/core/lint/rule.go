@@ -139,7 +139,6 @@ func settingRules() []Rule {
 		// old names
 		{Code: "pytorch-old-name", Look: lookOldPyTorchName},
 		{Code: "nvprof-new-gpu", Look: lookOldProfiler},
-		{Code: "cudnn-is-no-switch", Look: lookCuDNNOff},
 
 		// mistakes of command lines, in Python
 		{Code: "device-beyond-mask", Look: lookIndexInPython},

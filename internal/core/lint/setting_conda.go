@@ -95,10 +95,10 @@ func lookMKLTooNew(f File) []Finding {
 		Why: "import torch fails: undefined symbol: iJIT_NotifyEvent", Do: "add mkl<2024.1 to the dependencies"}, At: torch.At}}
 }
 
-// oldPython are requirements of a Python before 3.8, oldPytorch of one PyTorch before 2.5, and oldMKL those that end before MKL 2024.1.
+// oldPython are requirements of a Python before 3.8, oldPytorch of one PyTorch before 2.1, and oldMKL those that end before MKL 2024.1.
 var (
 	oldPython  = pattern(`^python\s*={1,2}\s*(2|3\.[0-7])(\D|$)`)
-	oldPytorch = pattern(`^pytorch\s*={1,2}\s*(1|2\.[0-4])(\D|$)`)
+	oldPytorch = pattern(`^pytorch\s*={1,2}\s*(1|2\.0)(\D|$)`)
 	oldMKL     = pattern(`^mkl\s*(?:[^|]*,\s*)?(?:(?:<=?|={1,2})?\s*(?:20[01][0-9]|202[0-3]|2024\.0)(?:\D|$)|<\s*2024(?:\.1)?(?:\D|$))`)
 )
 
@@ -121,7 +121,10 @@ func normal(text string) string {
 }
 
 func lookONNX(f File) []Finding {
-	type where struct{ place, by string }
+	type where struct {
+		place, by string
+		block     int // of a page: each is one of several ways
+	}
 	has := map[where]map[string]bool{}
 	var all []Finding
 	install := func(in where, w Word) {
@@ -151,7 +154,10 @@ func lookONNX(f File) []Finding {
 		case s.Do == Command && !s.Maybe && s.Join != "||":
 			p := started(s)
 			words, by := installs(p)
-			here := where{in, by}
+			here := where{place: in, by: by}
+			if f.Kind == Markdown {
+				here.block = s.Shell
+			}
 			for _, w := range words {
 				install(here, w)
 			}

@@ -43,6 +43,9 @@ func lookOldName(file File) (all []Finding) {
 		if old.Kind == compat.Gone {
 			seen = s.Name + " is not read any more"
 		}
+		if old.OfValue() {
+			seen = assigned(s) + " is an old way"
+		}
 		if old.Since != "" {
 			seen += " since " + old.Since
 		}
@@ -57,8 +60,8 @@ func lookOldName(file File) (all []Finding) {
 }
 
 func lookDebug(file File) (all []Finding) {
-	if isRepeatable(file) {
-		return nil
+	if isRepeatable(file) || file.Kind == Markdown {
+		return nil // on purpose, or a page that says what it is for
 	}
 	eachSet(file, func(s Step) {
 		if !ofGPUs(s.Name) {
