@@ -79,7 +79,7 @@ func layerTable() []layer {
 		// those named
 		{app + "exit", []string{core + "*", "internal/host/*"}},
 		{app + "machine", slices.Concat(below, []string{app + "exit"})},
-		{app + "measure", slices.Concat(below, []string{app + "exit", app + "machine"})},
+		{app + "measure", slices.Concat(below, []string{app + "exit", app + "machine", app + "explain"})},
 		{app + "registry", slices.Concat(below, []string{app + "exit", app + "machine"})},
 		{app + "kubejobs", slices.Concat(below, []string{app + "exit", app + "machine"})},
 		{app + "engine", slices.Concat(below, []string{app + "exit", app + "machine"})},

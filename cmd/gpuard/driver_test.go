@@ -32,6 +32,13 @@ func sampling() {
 	os.Exit(start("/", w))
 }
 
+// glancing is the program in which the first minute of a job lasts six seconds.
+func glancing() {
+	w := haste()
+	w.Sample, w.Glance = 100*time.Millisecond, 2*time.Second
+	os.Exit(start("/", w))
+}
+
 func haste() machine.Times {
 	const moment = 20 * time.Millisecond
 	return machine.Times{Driver: time.Second, Fading: 1500 * time.Millisecond, Lock: 300 * time.Millisecond, Touch: moment, Retry: 10 * moment,

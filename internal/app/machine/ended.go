@@ -51,7 +51,7 @@ func (h *Host) NoteEnds(folder *store.Folder) {
 			}
 			if e.Lease.UID == uint32(os.Geteuid()) { //nolint:gosec // a uid
 				used := h.Measured(folder, e.Lease.ID, e.Lease.Since)
-				e.Lease.Peak, e.Lease.Load = max(e.Lease.Peak, used.Peak), used.Mean()
+				e.Lease.Peak, e.Lease.Load, e.Lease.Seen = max(e.Lease.Peak, used.Peak), used.Mean(), used.Seen
 			}
 			line, err := json.Marshal(trend.Over(e.Lease, h.Names(e.Lease.UID), e.At, e.Seen))
 			if err == nil {

@@ -19,6 +19,7 @@ type Times struct {
 	Late    time.Duration // without a report, the process that reads the machine is replaced: 10 s
 	Retry   time.Duration // before a job of a queue is tried again whose devices could not be read: 30 s
 	Sample  time.Duration // between two measurements of what leases use, and before the first one: 10 s
+	Glance  time.Duration // from the start of a job to the first judgement of where it works: 20 s; the second comes at 2.5 times that
 	Measure time.Duration // between two readings of the memory of a shared lease: 1 s
 	Grace   time.Duration // for a job above its share to free memory, and then to end: 3 s
 	Reach   time.Duration // for a job on a device to appear as a client of MPS: 30 s

@@ -19,6 +19,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/quota"
+	"gpuard/internal/core/verify"
 	"gpuard/internal/host/daemonize"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/quotawatch"
@@ -167,12 +168,16 @@ func (m *measurer) update() bool {
 // add begins to measure a lease. Where its process has ended already, what is known to belong to it is measured.
 func (m *measurer) add(l job.Lease) {
 	w := &measuring{measurer: m, lease: l, level: l.Quota, said: l.Quota, began: time.Now(), cases: map[gpu.UUID]quota.Case{}, members: map[int]uint64{l.PID: l.Start},
-		limits: quota.Limits{Share: l.Share, Grace: cmp.Or(m.host.Times.Grace, measuredGrace)}, uid: uint32(os.Geteuid())}
+		toldToEnd: map[int]uint64{}, limits: quota.Limits{Share: l.Share, Grace: cmp.Or(m.host.Times.Grace, measuredGrace)}, uid: uint32(os.Geteuid())}
 	if l.Quota == job.NoQuota { // it could not be measured, and may be by now
 		w.level = job.Watch
 	}
 	for pid, start := range m.oldMembers[noteKey(&l)] {
 		w.members[pid] = start
+	}
+	if l.Seen != "" {
+		w.verdict = verify.Verdict(l.Seen)
+		w.toldVerdicts = []verify.Verdict{w.verdict}
 	}
 	if uid, ok := m.host.Proc.Owner(l.PID); ok {
 		w.uid = uid
@@ -250,6 +255,7 @@ func (m *measurer) measureAll(ctx context.Context) time.Duration {
 		w.blindness = 0
 		if sampling && r.err == nil {
 			w.noteUse(r)
+			w.glance(r)
 		}
 		if w.lease.Share == 0 {
 			pace.Every = m.host.SampleEvery()

@@ -232,6 +232,8 @@ type Lease struct {
 	Apart      bool          `json:"apart,omitempty"`      // held for a process that gpuard did not become: it may be released while that runs
 	Ended      bool          `json:"ended,omitempty"`      // the command has ended, another process still holds the lock
 	HeldBy     []Blocker     `json:"held_by,omitempty"`    // processes that hold the lock, when Ended
+	Seen       string        `json:"seen,omitempty"`       // verdict on where its job was seen at work, in the words of package verify; "" none yet
+	SeenText   string        `json:"seen_text,omitempty"`  // it in one sentence
 	Kept       *Kept         `json:"kept,omitempty"`       // it outlives its command for a next start; nil: it does not
 	Unreadable bool          `json:"-"`                    // content could not be read; Hashes keep the devices busy
 	Hashes     []string      `json:"-"`                    // DeviceHash of each device, from the file name

@@ -44,7 +44,11 @@ type Rule struct {
 	Memory  gpu.Bytes     // of a device; 0: all of it
 	Time    time.Duration // of a lease; 0: without a limit
 	Queue   *int          // jobs of gpuard submit that wait at the same time; nil: any number
+	Outside string        // what happens to a job's process on a device outside of its lease: OutsideEnd, or it is warned of
 }
+
+// OutsideEnd ends a process that is on a device outside of its lease.
+const OutsideEnd = "end"
 
 // String names the rule and its place: `rule "students" (/etc/gpuard/config.yaml:4)`.
 func (r *Rule) String() string {
@@ -187,6 +191,16 @@ func (l Limits) Queue() *Rule {
 		}
 		return int64(*r.Queue), true
 	})
+}
+
+// Outside is a rule by which a process on a device outside of its lease is ended; nil: it is warned of.
+func (l Limits) Outside() *Rule {
+	for i := range l {
+		if l[i].Outside == OutsideEnd {
+			return &l[i]
+		}
+	}
+	return nil
 }
 
 // least is the first of the rules with the smallest value.

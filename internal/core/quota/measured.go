@@ -13,6 +13,7 @@ type Measured struct {
 	Load    float64   `json:"load,omitempty"`    // sum of the samples: each the mean utilisation of the devices, 0..1
 	Samples int       `json:"samples,omitempty"` // in Load
 	Until   time.Time `json:"until"`             // of the last reading
+	Seen    string    `json:"seen,omitempty"`    // the worst verdict on where its job works: "outside-lease", "cpu", "partly-used"; "" none
 }
 
 // Add adds a reading of the machine. Who has a whole device has all that is used of it; of a share, a slice or the main

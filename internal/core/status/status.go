@@ -151,6 +151,8 @@ type Lease struct {
 	Unreadable bool       `json:"unreadable"`          // only its devices are known
 	Here       bool       `json:"here"`                // the caller is inside it
 	Unhealthy  string     `json:"unhealthy,omitempty"` // why its service, one of the caller's, is unhealthy
+	Seen       string     `json:"seen,omitempty"`      // verdict on where its job was seen at work, from its 20th second on; "" nobody looked yet
+	SeenText   string     `json:"seen_text,omitempty"` // it in one sentence
 
 	Asked    time.Duration  `json:"-"` // the time that was asked for it, an estimate; 0 none
 	Computed *time.Duration `json:"-"` // processor time of its processes that live; nil unknown, as while its devices are in use
@@ -347,6 +349,7 @@ func leaseOf(l job.Lease, now time.Time) Lease {
 		Share: l.Share, Quota: l.Quota, Ended: l.Ended, HeldBy: []Keeper{}, Unreadable: l.Unreadable,
 		KeptUntil: known(l.Awaited(now)), Asked: l.Time,
 	}
+	out.Seen, out.SeenText = prose.Clean(l.Seen), prose.Clean(l.SeenText)
 	for _, b := range l.HeldBy {
 		out.HeldBy = append(out.HeldBy, Keeper{b.PID, prose.Brief(b.Command), b.Stopped})
 	}

@@ -12,7 +12,7 @@ import (
 // Over is the line of a lease that ended at that time; where its end was not seen, it had ended by then.
 func Over(l job.Lease, user string, at time.Time, seen bool) Ended {
 	e := Ended{Lease: l.ID, User: user, UID: &l.UID, Command: l.Command, Devices: []Used{}, Share: l.Share, Since: l.Since, Until: at.Truncate(time.Millisecond), Unseen: !seen,
-		Peak: l.Peak, Memory: l.Memory, Time: l.Time, Exit: l.Exit, Signal: l.Signal}
+		Peak: l.Peak, Memory: l.Memory, Time: l.Time, Exit: l.Exit, Signal: l.Signal, Seen: l.Seen}
 	for i, id := range l.Devices {
 		d := Used{UUID: id, Index: -1}
 		if i < len(l.Indexes) {

@@ -29,6 +29,7 @@ type Ended struct {
 	Time   time.Duration `json:"time_ns,omitempty"` // asked for, an estimate or a limit
 	Exit   *int          `json:"exit,omitempty"`    // exit code of its command
 	Signal string        `json:"signal,omitempty"`  // that ended its command
+	Seen   string        `json:"seen,omitempty"`    // what was wrong with where it worked: "outside-lease", "cpu", "partly-used"
 }
 
 // Used is what a lease did on one device, in seconds.

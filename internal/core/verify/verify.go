@@ -29,6 +29,7 @@ const (
 	WrongDevice   Verdict = "wrong-device"
 	OutsideLease  Verdict = "outside-lease"
 	CPU           Verdict = "cpu"
+	Partly        Verdict = "partly-used" // of a job in its first minute alone
 	TooEarly      Verdict = "too-early"
 	NotMeasurable Verdict = "not-measurable"
 )
@@ -42,6 +43,8 @@ func (v Verdict) Words() string {
 		return "outside the lease"
 	case CPU:
 		return "not on any GPU (CPU fallback)"
+	case Partly:
+		return "not on all of its GPUs"
 	case TooEarly:
 		return "too early to say"
 	case NotMeasurable:
@@ -78,6 +81,8 @@ type Facts struct {
 	Reading  string     // what to do about that; "" for running verify as its owner or as root
 	Lease    string     // id; "" without a lease
 	Leased   []gpu.UUID // nil without a lease
+
+	Holders map[gpu.UUID]string // who else has a lease on a device, by name; nil where nobody looked
 
 	Sightings []Sighting // by the driver, of any process of the job
 	Unlisted  string     // why the driver's list of processes could not be read; "" when it was
@@ -120,12 +125,7 @@ const looksNeeded = 2
 // Judge weighs the facts. TooEarly and NotMeasurable may become another verdict with more facts; the others stay.
 func Judge(f Facts) Finding {
 	out := Finding{Notes: f.notes()}
-	outside := f.sightings(func(s Sighting) bool {
-		if s.Lease != "" {
-			return !f.inside(s.Leased, s.GPU)
-		}
-		return f.Leased != nil && !f.inside(f.Leased, s.GPU)
-	})
+	outside := f.Outside()
 	wrong := f.sightings(func(s Sighting) bool {
 		return s.Lease == "" && f.Unread == "" && !f.inside(f.Promised, s.GPU) && !f.inside(f.Besides, s.GPU)
 	})
@@ -150,6 +150,16 @@ func Judge(f Facts) Finding {
 		out.Verdict, out.Text, out.Remedy = f.unseen()
 	}
 	return out
+}
+
+// Outside are the sightings on devices that are not in the lease of the process.
+func (f *Facts) Outside() []Sighting {
+	return f.sightings(func(s Sighting) bool {
+		if s.Lease != "" {
+			return !f.inside(s.Leased, s.GPU)
+		}
+		return f.Leased != nil && !f.inside(f.Leased, s.GPU)
+	})
 }
 
 // unseen judges a job that the driver never listed.

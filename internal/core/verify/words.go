@@ -113,6 +113,9 @@ func (f *Facts) outsideText(list []Sighting) string {
 		has = f.devices(leased)
 	}
 	list = slices.DeleteFunc(slices.Clone(list), func(s Sighting) bool { return s.Lease != list[0].Lease })
+	if holder := f.Holders[list[0].GPU]; holder != "" && len(list) == 1 {
+		return fmt.Sprintf("%s, which %s has: lease %s has %s", f.seenText(list), holder, id, has)
+	}
 	return fmt.Sprintf("%s, which is not in lease %s: it has %s", f.seenText(list), id, has)
 }
 
@@ -188,12 +191,7 @@ func (f *Facts) unused() []string {
 		}
 		list, source = f.Promised, f.Mask
 	}
-	var idle []gpu.UUID
-	for _, id := range list {
-		if !slices.ContainsFunc(f.Sightings, func(s Sighting) bool { return f.inside([]gpu.UUID{id}, s.GPU) }) {
-			idle = append(idle, id)
-		}
-	}
+	idle := f.unusedOf(list)
 	if len(idle) == 0 {
 		return nil
 	}

@@ -115,7 +115,7 @@ func startDetached(what, flag string, env []string, keep []int, args []string) e
 // of its cgroup's CPU limit open.
 func holderEnv() []string {
 	env := []string{"GOMAXPROCS=1", "GOGC=50", "GODEBUG=containermaxprocs=0"}
-	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "TMPDIR", "HOME", "XDG_STATE_HOME", "GPUARD_STATE", "GORACE"} {
+	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "TMPDIR", "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "GPUARD_STATE", "GORACE"} {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}

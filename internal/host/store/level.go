@@ -6,6 +6,25 @@ import (
 	"gpuard/internal/core/job"
 )
 
+// NoteSeen records where the job of a lease of the caller was seen at work. It does nothing if the lease is gone.
+func (f *Folder) NoteSeen(id, verdict, text string) error {
+	root, err := f.acquire()
+	if err != nil {
+		return err
+	}
+	defer f.release(root)
+	l, found := f.Own(id)
+	if !found || l.Seen == verdict && l.SeenText == text {
+		return nil
+	}
+	l.Seen, l.SeenText = verdict, text
+	err = f.rewriteLease(root, l)
+	if err != nil {
+		return fmt.Errorf("cannot note where the job of lease %s works: %w", id, err)
+	}
+	return nil
+}
+
 // Level records the quota of a lease of the caller from now on. It does nothing if the lease is gone.
 func (f *Folder) Level(id string, q job.Quota) error {
 	root, err := f.acquire()

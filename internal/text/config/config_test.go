@@ -31,7 +31,7 @@ func TestExample(t *testing.T) {
 	if w := f.Watch; w.Webhook != "https://chat.example.org/hooks/gpus" || w.Outsiders != policy.Warn || w.Grace != 10*time.Minute || fmt.Sprint(w.Except) != "[alice nvtop]" {
 		t.Errorf("%+v", w)
 	}
-	if got := fmt.Sprint(f.Defaults); got != "[--mem 8G is the default of /etc/gpuard/config.yaml:29 --wait 10m is the default of /etc/gpuard/config.yaml:30 --place packed is the default of /etc/gpuard/config.yaml:31]" {
+	if got := fmt.Sprint(f.Defaults); got != "[--mem 8G is the default of /etc/gpuard/config.yaml:30 --wait 10m is the default of /etc/gpuard/config.yaml:31 --place packed is the default of /etc/gpuard/config.yaml:32]" {
 		t.Error(got)
 	}
 	if f.Slurm.Types["NVIDIA H100 80GB HBM3"] != "h100" || f.Slurm.Features["gpumem80g"] != 81559*gpu.MiB || len(f.Slurm.Types)+len(f.Slurm.Features) != 4 {

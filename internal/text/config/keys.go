@@ -45,6 +45,7 @@ func ruleKeys() []yamltree.Key {
 		{Name: "mem", Takes: yamltree.Size, Text: "how much memory of a GPU: a larger share is refused, and so is a whole GPU that has more", Sample: "40G"},
 		{Name: "time", Takes: yamltree.Time, Text: "how long a run may last: a run without --timeout gets this one, and the lease of a shell or a process ends with it", Sample: "24h"},
 		{Name: "queue", Takes: yamltree.Number, Text: "how many jobs of gpuard submit may wait at the same time", Sample: "100"},
+		{Name: "outside", Takes: yamltree.Text, Words: []string{"warn", "end"}, Text: "what happens to a process of a job that is seen on a GPU outside its lease: the job is warned, or the process is also ended; without it, warn", Sample: "end"},
 	}
 }
 

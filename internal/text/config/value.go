@@ -58,6 +58,8 @@ func (r *reader) rule(n *yamltree.Node, number int) policy.Rule {
 			if n, ok := r.number(e, of); ok {
 				rule.Queue = &n
 			}
+		case "outside":
+			rule.Outside, _ = r.Word(e, of)
 		default:
 			rule.Time, _ = r.time(e, of)
 		}

@@ -10,6 +10,7 @@ import (
 	"gpuard/internal/core/health"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
+	"gpuard/internal/core/verify"
 	"gpuard/internal/ui/console"
 	"gpuard/internal/ui/planview"
 )
@@ -134,6 +135,7 @@ func (v *statusPage) below(r row, indent int) {
 		if l.Unhealthy != "" {
 			v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Translate("unhealthy: "+l.Unhealthy))
 		}
+		v.seen(blank, l)
 		v.keepers(blank, l)
 	}
 	foreign := 0
@@ -145,6 +147,17 @@ func (v *statusPage) below(r row, indent int) {
 	}
 	if d.Use == status.Busy && foreign == 0 && d.Reason != "" {
 		v.Paragraph(console.Normal.Of(lead), console.Normal, v.Translate(d.Reason))
+	}
+}
+
+// seen writes where a job works, unless all is as it should be.
+func (v *statusPage) seen(blank string, l status.Lease) {
+	switch {
+	case l.Seen == "" || l.Seen == string(verify.Proven) || l.Ended:
+	case l.Seen == string(verify.TooEarly):
+		v.Paragraph(console.Normal.Of(blank+"  "), console.Normal, v.Translate(l.SeenText))
+	default:
+		v.Paragraph(console.Yellow.Of(blank+"  ! "), console.Normal, v.Translate(l.SeenText))
 	}
 }
 

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"gpuard/internal/core/trend"
+	core "gpuard/internal/core/verify"
+	"gpuard/test/fakegpu"
+)
+
+// beginner is a job in its first minute, which lasts six seconds here.
+type beginner struct {
+	*rack
+	cmd   *exec.Cmd
+	heard *said // standard error
+}
+
+func (r *rack) startBeginner(flags string, script string) *beginner {
+	r.t.Helper()
+	words := append(append([]string{"run", "-q"}, strings.Fields(flags)...), "--", "sh", "-c", script)
+	b := &beginner{r, r.cmd(words...), &said{}}
+	b.cmd.Args[0] = "glancing"
+	b.cmd.Env = append(b.cmd.Env, r.env...) // these count more than what the tests have for all
+	b.cmd.Stderr = b.heard
+	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	err := b.cmd.Start()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGKILL) })
+	return b
+}
+
+// awaitVerdict waits until status says where the job works.
+func (b *beginner) awaitVerdict(want core.Verdict) (text string) {
+	b.t.Helper()
+	eventually(b.t, "status says "+string(want), func() bool {
+		report, _ := b.status()
+		for _, d := range report.Devices {
+			for _, l := range d.Leases {
+				if l.Seen == string(want) {
+					text = l.SeenText
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return text
+}
+
+// end ends the job, and returns what it heard and the line of the history.
+func (b *beginner) end() (heard string, line trend.Ended) {
+	b.t.Helper()
+	_ = syscall.Kill(-b.cmd.Process.Pid, syscall.SIGTERM)
+	_ = b.cmd.Wait()
+	path := filepath.Join(durable(b.state, os.Geteuid(), "history"), "leases-ended")
+	eventually(b.t, "its line is written", func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && json.Unmarshal(bytes.TrimSpace(text), &line) == nil
+	})
+	return b.heard.String(), line
+}
+
+// TestFirstMinute: a job that is not where it should be is told so in its first minute, once, and so are status and the history;
+// one that is right, or that loads its data first, hears nothing.
+func TestFirstMinute(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, flags, script string
+		verdict             core.Verdict
+		text                string // in status
+		said, history       string // "" nothing
+	}{
+		{"right", "--device 1", "exec fakegpu-job --gpu 1 --mem 2G", core.Proven, "fakegpu-job (process ", "", ""},
+		{"on another one", "--device 1 --anyway", "CUDA_VISIBLE_DEVICES=0 exec fakegpu-job --gpu 0 --mem 2G", core.OutsideLease, ", which root has: lease ",
+			"gpuard: WARNING: outside the lease: fakegpu-job (process ", "outside-lease"},
+		{"on one of two", "--gpus 2", "exec fakegpu-job --gpu 1 --mem 2G", core.Partly, "uses GPU 1 ", "gpuard: WARNING: not on all of its GPUs: ", "partly-used"},
+		{"on both", "--gpus 2", "fakegpu-job --gpu 1 & exec fakegpu-job --gpu 0", core.Proven, "", "", ""},
+		{"on the CPU", "--device 1 --anyway", "CUDA_VISIBLE_DEVICES=-1 exec sh -c 'while :; do :; done'", core.CPU, "its environment shows it no GPU (CUDA_VISIBLE_DEVICES=-1)",
+			"gpuard: WARNING: not on any GPU (CPU fallback): sh (process ", "cpu"},
+		{"loads its data", "--device 1", "exec sleep 600", core.TooEarly, "is not on GPU 1 ", "", ""},
+		{"loads its data, and computes", "--device 1", "while :; do :; done", core.TooEarly, "is not on GPU 1 ", "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRack(t, a100s(2)...)
+			if c.verdict == core.OutsideLease {
+				r.leased(0, "exec sleep 600")
+			}
+			b := r.startBeginner(c.flags, c.script)
+			contains(t, b.awaitVerdict(c.verdict), c.text)
+			if c.said != "" {
+				contains(t, b.run("status").out, "! ")
+			}
+			heard, line := b.end()
+			if c.said == "" && heard != "" || !strings.Contains(heard, c.said) || strings.Count(heard, "WARNING") > 1 {
+				t.Errorf("it heard %q", heard)
+			}
+			same(t, "in the history", line.Seen, c.history)
+		})
+	}
+}
+
+// TestFirstMinuteLater: a job that loads its data first is right when it has begun.
+func TestFirstMinuteLater(t *testing.T) {
+	t.Parallel()
+	loaded := filepath.Join(t.TempDir(), "loaded")
+	b := newRack(t, a100s(1)...).startBeginner("", `until test -e `+loaded+`; do sleep 0.1; done; exec fakegpu-job --gpu 0`)
+	b.awaitVerdict(core.TooEarly)
+	contains(t, b.run("status").out, "is not on GPU 0 ")
+	writeFile(t, loaded, "", 0o600)
+	b.awaitVerdict(core.Proven)
+	heard, _ := b.end()
+	same(t, "it heard", heard, "")
+}
+
+// TestFirstMinuteRule: where a rule says so, what a job has on a device outside its lease is ended, and nothing else.
+func TestFirstMinuteRule(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(2)...)
+	config := t.TempDir()
+	writeFile(t, filepath.Join(config, "gpuard", "config.yaml"), fmt.Sprintf("rules:\n- name: lab\n  users: [%d]\n  outside: end\n", os.Geteuid()), 0)
+	r.env = append(r.env, "XDG_CONFIG_HOME="+config)
+	other := r.occupyGPU(0, "1G", fakegpu.Compute)
+	b := r.startBeginner("--device 1 --anyway", "CUDA_VISIBLE_DEVICES=0 fakegpu-job --gpu 0 --mem 2G; echo it ended with $? >&2; exec fakegpu-job --gpu 1")
+
+	eventually(t, "it is ended", func() bool { return strings.Contains(b.heard.String(), "it ended with ") })
+	b.awaitVerdict(core.Proven)
+	heard, line := b.end()
+	contains(t, heard, "WARNING: outside the lease: fakegpu-job", "told fakegpu-job to end", `rule "lab"`, "it ended with 143")
+	same(t, "in the history", line.Seen, "outside-lease")
+	same(t, "what belongs to nobody's lease lives", syscall.Kill(other, 0), nil)
+}

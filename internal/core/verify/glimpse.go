@@ -1,0 +1,73 @@
+package verify
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+)
+
+// Glimpse is what is seen of a leased job in passing, by whoever reads the driver's list of processes anyway. Its framework is
+// not asked, and only at the second look is anything read of its processes. Of Facts it has PID, Command, Machine, Lease, Leased,
+// Sightings, Age, CPUTime and Libraries.
+type Glimpse struct {
+	Facts
+	Second bool   // look: the job has had time to reach its GPUs
+	Hides  string // variables of one of its processes, as NAME=VALUE, which show that no GPU; "" where all see one
+	Opened bool   // one of its processes has the node of a GPU open
+}
+
+// Judge says where the job works. It accuses nobody of working on the CPU who may still load data: that is TooEarly, however
+// long it takes.
+func (g *Glimpse) Judge() Finding {
+	outside := g.Outside()
+	unused := g.unusedOf(g.Leased)
+	switch {
+	case len(outside) > 0:
+		return Finding{Verdict: OutsideLease, Text: g.outsideText(outside), Remedy: g.elsewhereRemedy(outside)}
+	case len(g.Sightings) > 0 && len(unused) > 0 && g.Second:
+		used := slices.DeleteFunc(slices.Clone(g.Leased), func(id gpu.UUID) bool { return slices.Contains(unused, id) })
+		return Finding{
+			Verdict: Partly, Text: fmt.Sprintf("%s uses %s alone: %s of lease %s is not used so far", g.job(), g.devices(used), g.devices(unused), g.Lease),
+			Remedy: "ask for as many GPUs as the program uses, or tell it to use all",
+		}
+	case len(g.Sightings) > 0:
+		return Finding{Verdict: Proven, Text: g.seenText(g.Sightings)}
+	}
+	why := g.whyOnCPU()
+	if why != "" && g.Second {
+		return Finding{Verdict: CPU, Text: fmt.Sprintf("%s holds %s and works on the CPU: %s", g.job(), g.devices(g.Leased), why), Remedy: g.cpuRemedy()}
+	}
+	return Finding{Verdict: TooEarly, Text: fmt.Sprintf("%s is not on %s yet", g.job(), g.devices(g.Leased))}
+}
+
+// whyOnCPU is why a job that is on no GPU will not be on one later, either; "" where it may.
+func (g *Glimpse) whyOnCPU() string {
+	library := func(prefixes ...string) bool {
+		return slices.ContainsFunc(g.Libraries, func(file string) bool {
+			return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(path.Base(file), p) })
+		})
+	}
+	isBusy := g.CPUTime >= g.Age/2
+	switch {
+	case g.Hides != "":
+		return "its environment shows it no GPU (" + g.Hides + ")"
+	case isBusy && library("libtorch_cpu.") && !library("libtorch_cuda", "libc10_cuda", "libtorch_hip", "libc10_hip", "libtorch_xpu", "libc10_xpu", "libtorch_npu"):
+		return "its PyTorch is built without support for GPUs"
+	case isBusy && library("libcuda.so") && !g.Opened: // cuInit keeps the nodes open that it could open
+		return "it has loaded the driver's library, which could open no device"
+	}
+	return ""
+}
+
+// unusedOf are those of some devices that no process of the job is on.
+func (f *Facts) unusedOf(devices []gpu.UUID) (idle []gpu.UUID) {
+	for _, id := range devices {
+		if !slices.ContainsFunc(f.Sightings, func(s Sighting) bool { return f.inside([]gpu.UUID{id}, s.GPU) }) {
+			idle = append(idle, id)
+		}
+	}
+	return idle
+}
