@@ -51,6 +51,7 @@ func layerTable() []layer {
 		{core + "pick", []string{core + "prose", core + "gpu", core + "display", core + "job", core + "visible", core + "health", core + "policy", core + "compat"}},
 		{core + "status", []string{core + "prose", core + "gpu", core + "display", core + "job", core + "health", core + "policy", core + "pick"}},
 		{core + "queue", []string{core + "prose", core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
+		{core + "glance", []string{core + "prose", core + "gpu", core + "job", core + "health", core + "queue", core + "status"}},
 		{core + "trend", []string{core + "prose", core + "gpu", core + "job", core + "health", core + "policy", core + "status"}},
 		{core + "supervise", []string{core + "prose", core + "gpu", core + "visible", core + "job"}},
 		{core + "runs", []string{core + "prose", core + "gpu", core + "queue", core + "supervise"}},

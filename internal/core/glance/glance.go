@@ -1,0 +1,140 @@
+// Package glance is what a person wants to know of a machine at the first look, as values: is something free, when does the next request
+// get its devices, is something broken. A view puts each part where it likes, links it, and says it in its language:
+//
+//	answer := glance.Of(&report)
+//	answer.Text() // 2 of 8 free · 3 wait, the next gets GPU 5 at about 14:20 (end of bert-large) · 1 lost, 1 hot
+//
+// It reads the report of status and nothing else, so each figure is the one that status shows. It must not judge a device itself.
+package glance
+
+import (
+	"fmt"
+	"strings"
+
+	"gpuard/internal/core/status"
+)
+
+// Key names a part, for links and colours.
+type Key string
+
+// Keys of the parts. A device is counted by one of Lost to Degraded at most, by the gravest; the keys after them are counted beside.
+const (
+	Free       Key = "free"
+	Waiting    Key = "waiting"
+	Next       Key = "next"       // the request that gets devices next
+	Lost       Key = "lost"       // devices that left the bus
+	Unhealthy  Key = "unhealthy"  // devices that must not get work
+	Silent     Key = "silent"     // devices that do not answer
+	Hot        Key = "hot"        // devices that are slowed down because of heat, or soon will be
+	Degraded   Key = "degraded"   // devices that need attention for another reason
+	Drained    Key = "drained"    // devices that were taken out of use
+	Unleased   Key = "unleased"   // devices in use without a lease
+	Intruder   Key = "intruder"   // processes on a device that another user has leased
+	Over       Key = "over"       // leases that use more than their share
+	Kept       Key = "kept"       // leases whose command has ended
+	Unreadable Key = "unreadable" // vendors whose devices cannot be read
+	Well       Key = "well"       // none of the troubles
+)
+
+// Part is one figure of the line.
+type Part struct {
+	Key    Key
+	Count  int
+	Text   string   // in English: "2 of 8 free", "1 hot"
+	Places []int    // of the devices that it is about, in the devices of the report
+	Leases []string // that it is about, by id
+	Grave  bool     // something is broken or somebody is harmed; else it is to be known
+}
+
+// Answer is the first line.
+type Answer struct {
+	Free     Part
+	Of       int // how many devices there are; a GPU with slices counts as its slices
+	Waiting  Part
+	Next     *Start // nil: nothing waits that could start
+	Troubles []Part // the gravest first; never empty: Well where there are none
+}
+
+// Of is the answer that a report gives.
+func Of(s *status.Report) Answer {
+	var a Answer
+	a.Free.Key = Free
+	eachSpot(s, func(_ int, d *status.Device) {
+		a.Of++
+		if d.State() == string(status.Free) {
+			a.Free.Count++
+		}
+	})
+	for i := range s.Devices {
+		if isFreeSomewhere(&s.Devices[i]) {
+			a.Free.Places = append(a.Free.Places, i)
+		}
+	}
+	a.Free.Text = fmt.Sprintf("%d of %d free", a.Free.Count, a.Of)
+	if a.Of == 0 {
+		a.Free.Text = "no GPU"
+	}
+	n := len(s.Waiting)
+	a.Waiting = Part{Key: Waiting, Count: n, Text: fmt.Sprintf("%d wait", n)}
+	switch n {
+	case 0:
+		a.Waiting.Text = "nothing waits"
+	case 1:
+		a.Waiting.Text = "1 waits"
+	}
+	a.Next = nextOf(s)
+	a.Troubles = troubles(s)
+	return a
+}
+
+// Groups are the texts of the parts, in English, as the line groups them: free; waiting and next; troubles.
+func (a Answer) Groups() [][]string {
+	waiting := []string{a.Waiting.Text}
+	if a.Next != nil {
+		waiting = append(waiting, a.Next.Text)
+	}
+	var ills []string
+	for _, t := range a.Troubles {
+		ills = append(ills, t.Text)
+	}
+	return [][]string{{a.Free.Text}, waiting, ills}
+}
+
+// Text is the whole line in English.
+func (a Answer) Text() string {
+	var groups []string
+	for _, group := range a.Groups() {
+		groups = append(groups, strings.Join(group, ", "))
+	}
+	return strings.Join(groups, " · ")
+}
+
+// Title is the line for a tab in the background: "2 free", "0 free, 1 lost".
+func (a Answer) Title() string {
+	title := fmt.Sprintf("%d free", a.Free.Count)
+	if len(a.Troubles) > 0 && a.Troubles[0].Grave {
+		title += ", " + a.Troubles[0].Text
+	}
+	return title
+}
+
+// eachSpot calls f for each device without slices and for each slice, with the place of the device.
+func eachSpot(s *status.Report, f func(place int, d *status.Device)) {
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		if len(d.MIG) == 0 {
+			f(i, d)
+		}
+		for j := range d.MIG {
+			f(i, &d.MIG[j])
+		}
+	}
+}
+
+func isFreeSomewhere(d *status.Device) bool {
+	free := len(d.MIG) == 0 && d.State() == string(status.Free)
+	for i := range d.MIG {
+		free = free || d.MIG[i].State() == string(status.Free)
+	}
+	return free
+}

@@ -1,0 +1,188 @@
+package glance
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/core/queue"
+	"gpuard/internal/core/status"
+)
+
+// Start is when a request that waits may get its devices, and by whose end.
+type Start struct {
+	Ticket  string    // of the request
+	At      time.Time // zero: not known
+	Guess   bool      // by an estimate; else it is a limit, and may be earlier
+	Now     bool      // enough is free for it
+	Places  []int     // devices that it gets, in the devices of the report; empty where At is not known
+	Command string    // of the lease whose end it waits for; "" none, or which one is not known
+	User    string    // of that lease
+	Lease   string    // of that lease
+	Text    string    // in English: "the next gets GPU 5 at about 14:20 (end of bert-large)"
+}
+
+// Starts are when the requests of a report may start, in their order, as far as estimates say. A zero time is not known.
+func Starts(s *status.Report) (out []time.Time) {
+	spots := spotsOf(s)
+	free := make([]int64, len(spots))
+	for i := range spots {
+		free[i] = spots[i].freeAt(s.Now, 0).at
+	}
+	var asked []queue.Asked
+	for i := range s.Waiting {
+		w := &s.Waiting[i]
+		asked = append(asked, queue.Asked{Count: w.Count, Of: candidates(spots, w), Estimate: w.Time})
+	}
+	for _, start := range queue.Forecast(free, asked) {
+		at := time.Time{}
+		if start != queue.Unknown {
+			at = time.Unix(0, start).In(s.Now.Location())
+		}
+		out = append(out, at)
+	}
+	return out
+}
+
+// spot is what a request can be given: a device without slices, or a slice.
+type spot struct {
+	place int // of the device
+	name  string
+	*status.Device
+}
+
+func spotsOf(s *status.Report) (all []spot) {
+	eachSpot(s, func(place int, d *status.Device) {
+		name := fmt.Sprintf("GPU %d", s.Devices[place].Index)
+		if d.Profile != "" {
+			name += fmt.Sprintf(":%d", d.Index)
+		}
+		all = append(all, spot{place, name, d})
+	})
+	return all
+}
+
+// candidates are the spots that can serve a request.
+func candidates(spots []spot, w *status.Waiting) []int {
+	of := []int{}
+	for i := range spots {
+		if slices.Contains(w.Devices, spots[i].UUID) {
+			of = append(of, i)
+		}
+	}
+	return of
+}
+
+// release is when a spot may be free, and which lease ends last before that.
+type release struct {
+	at    int64 // ns since 1970, or queue.Unknown
+	guess bool
+	lease *status.Lease // nil: it is free, or no lease keeps it
+	stuck bool          // no lease keeps it, and it cannot be given: somebody has to act
+}
+
+// freeAt is for a whole device, or for a share of it.
+func (p spot) freeAt(now time.Time, share gpu.Bytes) release {
+	if p.Reason == "" {
+		return release{at: now.UnixNano()}
+	}
+	if len(p.Leases) == 0 || p.Use == status.Draining {
+		return release{at: queue.Unknown, stuck: true}
+	}
+	var ends []release
+	var promised gpu.Bytes
+	for i := range p.Leases {
+		l := &p.Leases[i]
+		promised += l.Share
+		at, guess, known := l.EndsAt(now)
+		r := release{at: queue.Unknown, lease: l}
+		if known && at.After(now) {
+			r.at, r.guess = at.UnixNano(), guess
+		}
+		ends = append(ends, r)
+	}
+	slices.SortStableFunc(ends, func(a, b release) int { return cmp.Compare(a.at, b.at) })
+	if share <= 0 || p.Use != status.Shared || p.MemoryTotal == nil {
+		return ends[len(ends)-1]
+	}
+	for _, r := range ends {
+		promised -= r.lease.Share
+		if promised+share <= *p.MemoryTotal {
+			return r
+		}
+	}
+	return ends[len(ends)-1]
+}
+
+// nextOf is the first request that could start; nil where there is none.
+func nextOf(s *status.Report) *Start {
+	i := slices.IndexFunc(s.Waiting, func(w status.Waiting) bool { return !w.Stopped && w.Parent == "" && w.Count > 0 })
+	if i < 0 {
+		return nil
+	}
+	w := &s.Waiting[i]
+	next := &Start{Ticket: w.ID}
+	if w.Most > 0 {
+		next.Text = fmt.Sprintf("the next waits for a rule: its user may have %d", w.Most)
+		return next
+	}
+	spots := spotsOf(s)
+	can := candidates(spots, w)
+	when := map[int]release{}
+	usable := 0
+	for _, at := range can {
+		when[at] = spots[at].freeAt(s.Now, w.Share)
+		if !when[at].stuck {
+			usable++
+		}
+	}
+	slices.SortStableFunc(can, func(a, b int) int { return cmp.Compare(when[a].at, when[b].at) })
+	if usable < w.Count {
+		next.Text = "the next waits until somebody frees a GPU"
+		return next
+	}
+	next.fill(s, spots, can[:w.Count], when)
+	return next
+}
+
+// fill says when the request gets these spots, of which the last is free last.
+func (n *Start) fill(s *status.Report, spots []spot, gets []int, when map[int]release) {
+	last := when[gets[len(gets)-1]]
+	if last.lease != nil {
+		n.Command, n.User, n.Lease = last.lease.Command, last.lease.User, last.lease.ID
+	}
+	if last.at == queue.Unknown {
+		n.Text = "the next waits for an end that is not known"
+		if n.Command != "" && len(gets) == len(when) {
+			n.Text = "the next waits for the end of " + n.Command + ", which is not known"
+		}
+		if len(gets) < len(when) {
+			n.Command, n.User, n.Lease = "", "", "" // any of several
+		}
+		return
+	}
+	var names []string
+	for _, at := range slices.Sorted(slices.Values(gets)) {
+		n.Places = append(n.Places, spots[at].place)
+		name := spots[at].name
+		if len(names) > 0 {
+			name = strings.TrimPrefix(name, "GPU ")
+		}
+		names = append(names, name)
+	}
+	n.At, n.Now = time.Unix(0, last.at).In(s.Now.Location()), last.lease == nil
+	n.Text = "the next gets " + strings.Join(names, ", ")
+	switch clock := prose.ClockTime(n.At, s.Now); {
+	case n.Now:
+		n.Text += " now"
+	case last.guess:
+		n.Guess = true
+		n.Text += fmt.Sprintf(" at about %s (end of %s)", clock, n.Command)
+	default:
+		n.Text += fmt.Sprintf(" by %s (end of %s)", clock, n.Command)
+	}
+}

@@ -1,0 +1,147 @@
+package glance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/health"
+	"gpuard/internal/core/status"
+)
+
+// closeToSlowdown is how many degrees below the temperature at which it slows down a degraded device counts as hot.
+const closeToSlowdown = 3
+
+// tally counts one kind of trouble.
+type tally struct {
+	key          Key
+	one, several string // behind the number
+	grave        bool
+	count        int
+	places       []int
+	leases       []string
+}
+
+// tallies are all kinds, the gravest first.
+func tallies() []tally {
+	return []tally{
+		{key: Lost, one: "lost", grave: true},
+		{key: Unhealthy, one: "unhealthy", grave: true},
+		{key: Unreadable, one: "driver cannot be read", several: "drivers cannot be read", grave: true},
+		{key: Silent, one: "does not answer", several: "do not answer", grave: true},
+		{key: Intruder, one: "intruder", several: "intruders", grave: true},
+		{key: Over, one: "over its share", several: "over their share", grave: true},
+		{key: Hot, one: "hot", grave: true},
+		{key: Degraded, one: "degraded"},
+		{key: Unleased, one: "in use without a lease"},
+		{key: Kept, one: "lease held after its end", several: "leases held after their end"},
+		{key: Drained, one: "drained"},
+	}
+}
+
+// troubles are those of a report, the gravest first.
+func troubles(s *status.Report) (parts []Part) {
+	all := tallies()
+	note := func(key Key, place int, lease string) {
+		t := &all[slices.IndexFunc(all, func(t tally) bool { return t.key == key })]
+		t.count++
+		if place >= 0 && !slices.Contains(t.places, place) {
+			t.places = append(t.places, place)
+		}
+		if lease != "" {
+			t.leases = append(t.leases, lease)
+		}
+	}
+	for range s.Unavailable {
+		note(Unreadable, -1, "")
+	}
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		if key := ill(d); key != "" {
+			note(key, i, "")
+		}
+		if d.Drained != "" {
+			note(Drained, i, "")
+		}
+	}
+	told := map[string]bool{} // a lease of several devices is one lease
+	once := func(key Key, place int, l status.Lease) {
+		if name := string(key) + " " + l.ID; !told[name] {
+			told[name] = true
+			note(key, place, l.ID)
+		}
+	}
+	eachSpot(s, func(place int, d *status.Device) {
+		if d.Use == status.Busy {
+			note(Unleased, place, "")
+		}
+		around := slices.Concat(d.Leases, outer(&s.Devices[place], d))
+		for _, l := range around {
+			if l.Ended && l.KeptUntil == nil {
+				once(Kept, place, l)
+			}
+			if l.Over() {
+				once(Over, place, l)
+			}
+		}
+		for _, p := range d.Processes {
+			if intrudes(p, around) {
+				note(Intruder, place, "")
+			}
+		}
+	})
+	for _, t := range all {
+		if t.count > 0 {
+			parts = append(parts, t.part())
+		}
+	}
+	if len(parts) == 0 {
+		return []Part{{Key: Well, Text: "nothing is broken"}}
+	}
+	return parts
+}
+
+func (t tally) part() Part {
+	word := t.one
+	if t.count != 1 && t.several != "" {
+		word = t.several
+	}
+	return Part{t.key, t.count, fmt.Sprintf("%d %s", t.count, word), t.places, t.leases, t.grave}
+}
+
+// outer are the leases of the GPU that a slice is of.
+func outer(whole, d *status.Device) []status.Lease {
+	if d == whole {
+		return nil
+	}
+	return whole.Leases
+}
+
+// ill is what is wrong with a device; "" nothing.
+func ill(d *status.Device) Key {
+	why := strings.ToLower(strings.Join(d.Why, "; "))
+	switch {
+	case d.Health == health.OK:
+		return ""
+	case strings.Contains(why, "lost") || strings.Contains(why, "fallen off"):
+		return Lost
+	case d.Health == health.Unhealthy:
+		return Unhealthy
+	case d.Health == health.Unknown:
+		return Silent
+	case slices.Contains(d.Throttled, "hw_thermal_slowdown"), d.Margin != nil && *d.Margin <= closeToSlowdown:
+		return Hot
+	}
+	return Degraded
+}
+
+// intrudes reports whether a process uses a device that others have leased. What cannot be told, such as whose it is, accuses nobody.
+// The processes of a container belong to the users that its image names.
+func intrudes(p status.Process, around []status.Lease) bool {
+	engine := func(l status.Lease) bool {
+		return slices.Contains([]string{"docker", "podman", "nerdctl"}, l.Command)
+	}
+	owns := func(l status.Lease) bool { return l.User == p.User }
+	return p.Foreign && !p.Ended && !p.Display && p.Lease == "" && p.User != "" && len(around) > 0 && !slices.ContainsFunc(around, owns) &&
+		(p.Container == "" || !slices.ContainsFunc(around, engine))
+}
