@@ -113,6 +113,7 @@ func layerTable() []layer {
 		{ui + "cli/*", slices.Concat(commandLine, []string{ui + "cli", ui + "jobflags", ui + "projectfile"})},
 		{ui + "commands", slices.Concat(commandLine, []string{ui + "cli*", ui + "jobflags", ui + "projectfile", ui + "manual"})},
 		{"internal/ui/web", []string{core + "*", app + "*", "internal/ui/chart", "internal/ui/translate"}},
+		{"internal/ui/top", []string{core + "*", app + "*", "internal/ui/translate"}},
 		{"internal/ui/*", []string{core + "*", app + "*"}},
 		{"cmd/gpuard", []string{"internal/entry", "internal/ui/cli", "internal/ui/commands", core + "*", app + "*", "internal/text/*", "internal/host/*", "internal/gate"}}, // not what would slow each start: decision 0030
 		{"cmd/*", []string{"internal/*"}},

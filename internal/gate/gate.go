@@ -84,6 +84,7 @@ func probes() []probe {
 		{"direnv", program("direnv version"), installed},
 		{"zsh", program("zsh -fc :"), installed},
 		{"less", program("less --version"), installed},
+		{"tmux", program("tmux -V"), installed},
 		{"procps", program("ps --version", "pkill --version"), installed},
 		{"systemd", program("systemd-analyze --version", "systemd-tmpfiles --version", "systemd-socket-activate --version"), installed},
 		{"gio", program("gio version"), installed},

@@ -172,26 +172,51 @@ func watched(host *machine.Host) (list []trend.Ended, err error) {
 
 // readEnded reads the leases that have ended. A line that is none is left out: the last one may be cut.
 func readEnded(folder string) (list []trend.Ended, err error) {
-	file, err := os.OpenFile(filepath.Join(folder, endedFile), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() //nolint:errcheck // read only
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
-		return nil, os.ErrPermission // somebody else's
-	}
-	err = eachLine(file, func(line []byte) {
+	err = readKept(filepath.Join(folder, endedFile), func(line []byte) {
 		var e trend.Ended
 		if json.Unmarshal(line, &e) == nil && e.Lease != "" {
 			list = append(list, e)
 		}
 	})
+	return list, err
+}
+
+// readKept calls f with each line of a file that a gpuard serve of root or of this user keeps. It takes no lock: that serve may run.
+func readKept(path string, f func(line []byte)) error {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", file.Name(), err)
+		return err
 	}
-	return list, nil
+	defer file.Close() //nolint:errcheck // read only
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.Mode().IsRegular() || owner.Uid != 0 && int(owner.Uid) != os.Geteuid() {
+		return os.ErrPermission // somebody else's
+	}
+	if err := eachLine(file, f); err != nil {
+		return fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	return nil
+}
+
+// Past are the minutes that a gpuard serve has kept of the last day, oldest first: that of this user, else the machine's where its file
+// can be read.
+func Past(host *machine.Host) (minutes []trend.Minute) {
+	for _, folder := range []string{Folder(host), filepath.Join("/", host.Root, "var/lib/gpuard/serve")} {
+		if folder == "" || !host.Hardware() {
+			continue
+		}
+		_ = readKept(filepath.Join(folder, "day"), func(line []byte) { // without it the past is not drawn
+			var m trend.Minute
+			if json.Unmarshal(line, &m) == nil && (len(minutes) == 0 || minutes[len(minutes)-1].At.Before(m.At)) {
+				minutes = append(minutes, m)
+			}
+		})
+		if len(minutes) > 0 {
+			return minutes
+		}
+	}
+	return nil
 }

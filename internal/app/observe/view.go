@@ -39,8 +39,13 @@ type View struct {
 	Host    *machine.Host
 	Sources func(*machine.Host) []Source
 	Actions func(*machine.Host) []Action
+	Log     func(*machine.Host) LogOf
+	Theme   string // colours of a full screen: "auto", "light", "dark" or "mono"
 	Version string
 }
+
+// LogOf reads the last lines that a job of the queue, by number, or the command of a lease of the caller has written.
+type LogOf func(ctx context.Context, name string, last int) (title string, lines []string, err error)
 
 // Serving is what gpuard serve was asked for.
 type Serving struct {

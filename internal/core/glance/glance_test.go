@@ -101,6 +101,15 @@ func TestAnswers(t *testing.T) {
 			l.lease("bob", "eval", 0, 1)
 			l.waits("dave", 1)
 		}, "0 of 2 free · 1 waits, the next waits for an end that is not known · nothing is broken", "0 free"},
+		{"all of several without an end", "demo:2xL4", func(l *lab) {
+			l.lease("alice", "bert", 0, 0)
+			l.lease("bob", "eval", 0, 1)
+			l.waits("dave", 2)
+		}, "0 of 2 free · 1 waits, the next waits for an end that is not known · nothing is broken", "0 free"},
+		{"one lease of several devices without an end", "demo:2xL4", func(l *lab) {
+			l.lease("alice", "bert", 0, 0, 1)
+			l.waits("dave", 2)
+		}, "0 of 2 free · 1 waits, the next waits for the end of bert, which is not known · nothing is broken", "0 free"},
 		{"free, and next", "demo:2xL4", func(l *lab) {
 			l.lease("alice", "bert", 0, 0)
 			l.waits("dave", 1)

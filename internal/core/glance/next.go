@@ -157,12 +157,11 @@ func (n *Start) fill(s *status.Report, spots []spot, gets []int, when map[int]re
 	}
 	if last.at == queue.Unknown {
 		n.Text = "the next waits for an end that is not known"
-		if n.Command != "" && len(gets) == len(when) {
+		if endless(gets, when) == 1 && len(gets) == len(when) {
 			n.Text = "the next waits for the end of " + n.Command + ", which is not known"
+			return
 		}
-		if len(gets) < len(when) {
-			n.Command, n.User, n.Lease = "", "", "" // any of several
-		}
+		n.Command, n.User, n.Lease = "", "", "" // any of several
 		return
 	}
 	var names []string
@@ -185,4 +184,15 @@ func (n *Start) fill(s *status.Report, spots []spot, gets []int, when map[int]re
 	default:
 		n.Text += fmt.Sprintf(" by %s (end of %s)", clock, n.Command)
 	}
+}
+
+// endless is how many leases of these spots have no known end.
+func endless(spots []int, when map[int]release) int {
+	ids := map[string]bool{}
+	for _, at := range spots {
+		if r := when[at]; r.at == queue.Unknown && r.lease != nil {
+			ids[r.lease.ID] = true
+		}
+	}
+	return len(ids)
 }

@@ -230,6 +230,24 @@ func (f FS) MainMemory() (total, available gpu.Bytes, err error) {
 	return total, available, nil
 }
 
+// Resident is the memory of the machine that a process has in use, with what it shares with others (proc_pid_statm(5)); 0 where that is
+// not known.
+func (f FS) Resident(pid int) gpu.Bytes {
+	text, err := f.readFile(256, strconv.Itoa(pid), "statm")
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseUint(fields[1], 10, 40)
+	if err != nil {
+		return 0
+	}
+	return gpu.Bytes(pages) * gpu.Bytes(os.Getpagesize()) //nolint:gosec // a page is small
+}
+
 // BootID is the id of this boot of the machine (random(4), boot_id).
 func (f FS) BootID() (string, error) {
 	b, err := f.readFile(128, "sys", "kernel", "random", "boot_id")

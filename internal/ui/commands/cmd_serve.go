@@ -81,7 +81,8 @@ func watched(p *cli.Program) observe.View {
 	}
 	return observe.View{Host: p.Host, Version: cli.Version(),
 		Sources: func(host *machine.Host) []observe.Source { return sources(of(host)) },
-		Actions: func(host *machine.Host) []observe.Action { return actions(of(host)) }}
+		Actions: func(host *machine.Host) []observe.Action { return actions(of(host)) },
+		Log:     func(host *machine.Host) observe.LogOf { return logOf(of(host)) }}
 }
 
 // tokenIn reads the token, which only its owner may be able to read; a missing file is made.

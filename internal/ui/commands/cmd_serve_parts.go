@@ -130,24 +130,54 @@ func reviveApart(ctx context.Context, p *cli.Program, q *queue.Queue) error {
 	return nil
 }
 
+// cancelNamed ends jobs of the queue by their numbers, and runs by their leases, as gpuard cancel does.
+func cancelNamed(ctx context.Context, p *cli.Program, words []string) error {
+	var jobs []string
+	for _, word := range words {
+		if areJobs([]string{word}) {
+			jobs = append(jobs, word)
+			continue
+		}
+		l, found, err := leases.FindToCancel(ctx, p.Host, word)
+		if err == nil && !found {
+			err = fmt.Errorf("cannot cancel %s: there is no such lease any more", word)
+		}
+		number := 0
+		if err == nil {
+			number, err = jobOfLease(p, l)
+		}
+		if err == nil && number == 0 {
+			err = leases.Cancel(ctx, p.Host, l, false, cancelPatience)
+		}
+		if err != nil {
+			return err
+		}
+		if number > 0 {
+			jobs = append(jobs, strconv.Itoa(number))
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	numbers, err := batchcmd.JobNumbers(jobs)
+	if err != nil {
+		return err
+	}
+	q, err := batchcmd.OpenQueue(p)
+	if err != nil {
+		return err
+	}
+	defer q.Close()
+	if err := q.Ask(ctx, record.Cancel, numbers...); err != nil {
+		return err
+	}
+	return reviveApart(ctx, p, q)
+}
+
 // actions are what may be asked for with the token: each does what the command of its name does.
 func actions(p *cli.Program) []observe.Action {
 	return []observe.Action{
-		{Name: "cancel", Do: func(ctx context.Context, words []string) error {
-			numbers, err := batchcmd.JobNumbers(words)
-			if err != nil {
-				return err
-			}
-			q, err := batchcmd.OpenQueue(apart(p))
-			if err != nil {
-				return err
-			}
-			defer q.Close()
-			if err := q.Ask(ctx, record.Cancel, numbers...); err != nil {
-				return err
-			}
-			return reviveApart(ctx, p, q)
-		}},
+		{Name: "cancel", Do: func(ctx context.Context, words []string) error { return cancelNamed(ctx, apart(p), words) }},
 		{Name: "release", Do: func(ctx context.Context, words []string) error {
 			for _, id := range words {
 				if _, err := leases.Release(ctx, apart(p).Host, id); err != nil {

@@ -35,14 +35,14 @@ func TestNoRoom(t *testing.T) {
 		says                      []string
 	}{
 		{10, 2, 0, []string{"zoe", "bob", "eval.py", "? keys"}},
-		{10, 2, 2, []string{"and 3 more", "zoe"}},
-		{10, 8, 0, []string{"more GPUs", "and 2 more", "zoe"}},
-		{24, 8, 20, []string{"and 13 more", "zoe"}},
+		{10, 2, 2, []string{"more", "zoe"}},
+		{10, 8, 0, []string{"more GPUs", "more", "zoe"}},
+		{24, 8, 20, []string{"and 19 more", "zoe", "bob"}},
 		{24, 2, 0, []string{"zoe", "bob", "eval.py"}},
-		{6, 8, 5, []string{"and 8 more GPUs", "and 7 more", "zoe"}},
+		{6, 8, 5, []string{"more GPUs", "more", "zoe"}},
 	} {
 		m := crowded(80, test.height, test.devices, test.requests)
-		text := ansi.Strip(m.screen())
+		text := ansi.Strip(m.View().Content)
 		for _, want := range test.says {
 			if !strings.Contains(text, want) {
 				t.Errorf("%+v: no %q in\n%s", test, want, text)
@@ -53,7 +53,7 @@ func TestNoRoom(t *testing.T) {
 		}
 		for range len(m.rows()) {
 			m = typed(m, "down")
-			if row := m.rows()[m.chosen(m.rows())]; !strings.Contains(ansi.Strip(m.screen()), row.user) {
+			if row := m.rows()[m.chosen(m.rows())]; !strings.Contains(m.View().Content, "\x1b[7m") || !strings.Contains(ansi.Strip(m.View().Content), row.user) {
 				t.Errorf("%+v: the chosen row of %s is not there", test, row.user)
 			}
 		}
@@ -67,12 +67,12 @@ func TestAnswer(t *testing.T) {
 		m := busy(width, 24, &[]string{})
 		next, _ := m.Update(outcome(long))
 		m = next.(model)
-		text := strings.ReplaceAll(ansi.Strip(m.screen()), "\n", " ")
+		text := strings.ReplaceAll(ansi.Strip(m.View().Content), "\n", " ")
 		for strings.Contains(text, "  ") {
 			text = strings.ReplaceAll(text, "  ", " ")
 		}
-		if !strings.Contains(text, long) || !strings.Contains(text, "r release") {
-			t.Errorf("%d columns:\n%s", width, m.screen())
+		if !strings.Contains(text, long) || !strings.Contains(text, "s sort:GPU") {
+			t.Errorf("%d columns:\n%s", width, m.View().Content)
 		}
 		m.take(observe.Seen{Report: m.seen.Report, At: m.seen.At.Add(time.Second)})
 		if m.said == "" {
@@ -90,20 +90,28 @@ func TestHelp(t *testing.T) {
 	for _, key := range []string{"?", "h"} {
 		var done []string
 		m := typed(busy(50, 20, &done), key)
-		for _, want := range []string{"release the chosen lease", "end the chosen process", "out of use", "leave"} {
-			if !strings.Contains(ansi.Strip(m.screen()), want) {
-				t.Errorf("%s: no %q in\n%s", key, want, m.screen())
+		for _, want := range []string{"release the chosen lease", "end the chosen process", "out of use", "leave", "colour the bands"} {
+			if !strings.Contains(ansi.Strip(m.View().Content), want) {
+				t.Errorf("%s: no %q in\n%s", key, want, m.View().Content)
 			}
 		}
 		if m = typed(m, "r"); m.help || m.ask != nil {
 			t.Error("the next key does something")
 		}
 	}
-	for _, width := range []int{50, 80} {
-		text := ansi.Strip(busy(width, 20, nil).foot())
-		for _, want := range []string{"s sort", "/ filter", "r release", "e evict", "d drain", "?"} {
+	for _, width := range []int{50, 80, 200} {
+		m := busy(width, 20, nil)
+		text := ansi.Strip((&frame{&m}).foot())
+		for _, want := range []string{"s sort:GPU", "/ filter", "t tree", "?"} {
 			if !strings.Contains(text, want) || ansi.StringWidth(text) > width {
 				t.Errorf("%d columns: %q", width, text)
+			}
+		}
+		if rest := []string{"x end", "o log", "d drain", "+- 10 min"}; width >= 80 {
+			for _, want := range rest {
+				if !strings.Contains(text, want) {
+					t.Errorf("%d columns: %q", width, text)
+				}
 			}
 		}
 	}

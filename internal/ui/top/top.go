@@ -1,17 +1,20 @@
-// Package top is the full screen of gpuard top: devices with their last seconds, who has them, and what waits. It shows
-// what app/observe sees, and does what the command line would do, after a question.
+// Package top is the full screen of gpuard top: what is free, a band of the last minutes or hours of each device, who has them, and what
+// waits. It shows what app/observe sees, and does what the command line would do, after a question.
 package top
 
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/user"
 	"slices"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 
 	"gpuard/internal/app/observe"
-	"gpuard/internal/core/status"
+	"gpuard/internal/core/glance"
+	"gpuard/internal/ui/translate"
 )
 
 // Run is gpuard top: it shows the screen until q or Ctrl-C.
@@ -27,64 +30,123 @@ func Run(ctx context.Context, view observe.View) error {
 	go observer.Run(ctx)
 	changed, leave := observer.Listen()
 	defer leave()
-	m := model{observer: observer, changed: changed, actions: view.Actions(observer.Host), loads: map[string][]float64{}, width: 80, height: 24, ctx: ctx}
+	_, colourless := view.Host.Env.Lookup("NO_COLOR")
+	m := model{ctx: ctx, actions: view.Actions(observer.Host), width: 80, height: 24}
+	m.theme, m.asks = themeOf(view.Theme, colourless)
+	m.language, m.me = translate.ChooseLanguage(view.Host.Env), nameOfMe()
+	w := &watcher{ctx: ctx, observer: observer, changed: changed, sources: view.Sources(observer.Host), me: m.me}
+	m.await = w.await
+	if view.Log != nil {
+		m.openLog = view.Log(observer.Host)
+	}
+	m.before = observe.Past(observer.Host)
+	if len(m.before) > 0 {
+		m.span = 1 // there is an hour to show
+	}
 	m.seen = observer.Now()
+	ended, err := observe.Leases(ctx, observer.Host)
+	if err == nil { // without it the bands begin with the leases of now
+		m.remember(ended, time.Now())
+		for i := range ended {
+			m.meetUser(ended[i].User)
+		}
+	}
 	if _, err := tea.NewProgram(m, tea.WithContext(ctx)).Run(); err != nil {
 		return fmt.Errorf("cannot show the screen: %w; gpuard status shows it once", err)
 	}
 	return nil
 }
 
-// model is what the screen shows; update makes the next one of it.
-type model struct {
+// nameOfMe is the user who looks.
+func nameOfMe() string {
+	u, err := user.LookupId(fmt.Sprint(os.Geteuid()))
+	if err != nil {
+		return ""
+	}
+	return u.Username
+}
+
+// watcher waits for news, and reads beside them what the observer does not.
+type watcher struct {
 	ctx      context.Context
 	observer *observe.Observer
 	changed  <-chan struct{}
-	actions  []observe.Action
+	sources  []observe.Source
+	me       string
 
-	seen          observe.Seen
-	loads         map[string][]float64 // of the last readings by UUID; -1 not read
+	last    time.Time // when that was read
+	workers map[string][]observe.Worker
+	queue   queueSeen
+}
+
+// besideEvery is the time between two readings of the processes and the queue.
+const besideEvery = 2 * time.Second
+
+func (w *watcher) await() tea.Msg {
+	select {
+	case <-w.changed:
+	case <-w.ctx.Done():
+		return tea.QuitMsg{}
+	}
+	seen := w.observer.Now()
+	if now := time.Now(); now.Sub(w.last) >= besideEvery {
+		w.last = now
+		w.workers = observe.Workers(w.observer.Host, &seen.Report)
+		w.queue = readQueue(w.ctx, w.sources, w.me)
+	}
+	return reading{seen, w.workers, w.queue, w.last}
+}
+
+// model is what the screen shows; update makes the next one of it.
+type model struct {
+	ctx     context.Context
+	await   tea.Cmd
+	actions []observe.Action
+	openLog observe.LogOf
+
+	look
+	memory
+
+	seen   observe.Seen
+	answer glance.Answer
+	starts []time.Time
+	queue  queueSeen
+
 	width, height int
 	by            int // index of the order
-	filter        string
-	typing        bool
+	span          int // index of the time of the bands
+	byUser        bool
+	tree          bool
+	filter, user  string
+	input         *input
 	at            string // row that is chosen
 	said          string // last answer, until the next key, or for a while
 	saidAt        time.Time
 	help          bool // the keys are shown, until the next one
 	ask           *question
-}
-
-// question is asked before something is done.
-type question struct {
-	question, done string
-	action         string
-	words          []string
+	log           *logPane
 }
 
 // Messages of our own.
 type (
-	reading struct{}
+	reading struct {
+		seen    observe.Seen
+		workers map[string][]observe.Worker
+		queue   queueSeen
+		at      time.Time // of the workers
+	}
 	outcome string
 )
 
-const (
-	seconds = 120              // of load that are kept for the curves
-	stays   = 15 * time.Second // how long an answer is shown
-)
+// stays is how long an answer is shown.
+const stays = 15 * time.Second
 
-// Init waits for the first reading.
-func (m model) Init() tea.Cmd { return m.await() }
-
-func (m model) await() tea.Cmd {
-	return func() tea.Msg {
-		select {
-		case <-m.changed:
-			return reading{}
-		case <-m.ctx.Done():
-			return tea.QuitMsg{}
-		}
+// Init waits for the first reading, and asks the terminal for its background.
+func (m model) Init() tea.Cmd {
+	if m.asks {
+		return tea.Batch(m.await, tea.RequestBackgroundColor)
 	}
+	return m.await
 }
 
 // Update takes a key, a size or a reading in.
@@ -101,182 +163,59 @@ func (m model) update(message tea.Msg) (tea.Model, tea.Cmd) {
 	switch x := message.(type) {
 	case tea.WindowSizeMsg:
 		m.width, m.height = max(20, x.Width), max(6, x.Height)
+	case tea.BackgroundColorMsg:
+		if m.asks && !isDark(x) {
+			m.theme = light
+		}
 	case reading:
-		m.take(m.observer.Now())
-		return m, m.await()
+		m.take(x.seen)
+		m.count(x.workers, x.at)
+		m.queue = x.queue
+		return m, tea.Batch(m.await, m.refreshLog())
+	case logRead:
+		m.showLog(x)
 	case outcome:
 		m.said = string(x)
 	case tea.KeyPressMsg:
-		m.said = ""
-		if m.help && !leaves(x.String()) {
-			m.help = false
-			return m, nil
-		}
-		switch {
-		case m.ask != nil:
-			return m.answer(x.String())
-		case m.typing:
-			return m.write(x), nil
-		}
-		return m.key(x.String())
+		return m.press(x)
 	}
 	return m, nil
 }
 
 // View is the whole screen.
 func (m model) View() tea.View {
-	v := tea.NewView(m.screen())
+	v := tea.NewView((&frame{&m}).screen())
 	v.AltScreen = true
 	v.WindowTitle = "gpuard top"
+	if !m.seen.At.IsZero() {
+		v.WindowTitle = "gpuard: " + m.answer.Title()
+	}
 	return v
 }
 
-// take takes a reading in.
-func (m *model) take(seen observe.Seen) {
-	fresh := seen.At.After(m.seen.At)
-	m.seen = seen
-	if !fresh {
-		return
+func (m *model) order() string { return orders()[m.by] }
+
+// lists are the rows of what runs and of what waits.
+func (m *model) lists() (running, waiting []row) {
+	running = sorted(m.lister().running(), m.order(), m.filter, m.user)
+	if m.tree {
+		running = treeOf(running, m.workers, m.rate)
 	}
-	if seen.At.Sub(m.saidAt) >= stays {
-		m.said = ""
-	}
-	for _, d := range seen.Report.Devices {
-		load := -1.0
-		if d.Utilization != nil {
-			load = *d.Utilization
-		}
-		list := append(m.loads[string(d.UUID)], load)
-		m.loads[string(d.UUID)] = list[max(0, len(list)-seconds):]
-	}
+	waiting = m.lister().waiting()
+	waiting = slices.DeleteFunc(waiting, func(r row) bool { return len(sorted([]row{r}, "GPU", m.filter, m.user)) == 0 })
+	return running, waiting
 }
 
-func (m model) order() string { return orders()[m.by] }
+func (m *model) lister() *lister {
+	return &lister{&m.seen.Report, m.works, &m.queue, m.starts, m.me}
+}
 
-func (m model) rows() []row { return sorted(rowsOf(&m.seen.Report), m.order(), m.filter) }
+func (m *model) rows() []row {
+	running, waiting := m.lists()
+	return append(running, waiting...)
+}
 
 // chosen is the place of the chosen row; the first one if that is gone.
-func (m model) chosen(rows []row) int {
+func (m *model) chosen(rows []row) int {
 	return max(0, slices.IndexFunc(rows, func(r row) bool { return r.id == m.at }))
-}
-
-func leaves(key string) bool { return key == "q" || key == "ctrl+c" || key == "ctrl+d" }
-
-func (m model) key(key string) (tea.Model, tea.Cmd) {
-	rows := m.rows()
-	at := m.chosen(rows)
-	if leaves(key) {
-		return m, tea.Quit
-	}
-	switch key {
-	case "?", "h":
-		m.help = true
-	case "up", "k":
-		at--
-	case "down", "j":
-		at++
-	case "pgup":
-		at -= 10
-	case "pgdown":
-		at += 10
-	case "home", "g":
-		at = 0
-	case "end", "G":
-		at = len(rows) - 1
-	case "s":
-		m.by = (m.by + 1) % len(orders())
-	case "/", "f":
-		m.typing = true
-	case "esc":
-		m.filter = ""
-	case "r", "e", "d":
-		m.begin(key, rows)
-		return m, nil
-	}
-	if len(rows) > 0 {
-		m.at = rows[max(0, min(at, len(rows)-1))].id
-	}
-	return m, nil
-}
-
-// begin asks whether something is to be done with the chosen row.
-func (m *model) begin(key string, rows []row) {
-	if len(rows) == 0 && key != "d" {
-		m.said = "there is nothing to choose"
-		return
-	}
-	var r row
-	if len(rows) > 0 {
-		r = rows[m.chosen(rows)]
-	}
-	switch {
-	case key == "r" && r.kind == lease:
-		m.ask = &question{fmt.Sprintf("release %s of %s?", r.name, r.user), "released " + r.name, "release", []string{r.name}}
-	case key == "e" && r.kind == process:
-		m.ask = &question{fmt.Sprintf("end process %s of %s?", r.name, r.user), "ended process " + r.name, "evict", []string{r.name}}
-	case key == "d":
-		m.askDrain(r)
-	default:
-		m.said = map[string]string{"r": "r is for a lease: choose one", "e": "e is for a process without a lease, and for none of a display: choose one"}[key]
-	}
-}
-
-// askDrain asks about the device of the row.
-func (m *model) askDrain(r row) {
-	devices := m.seen.Report.Devices
-	i := slices.IndexFunc(devices, func(d status.Device) bool { return string(d.UUID) == r.device })
-	if i < 0 && len(devices) == 1 {
-		i = 0
-	}
-	if i < 0 {
-		m.said = "choose a row with a GPU, or use gpuard drain"
-		return
-	}
-	d := &devices[i]
-	if d.Drained != "" {
-		m.ask = &question{fmt.Sprintf("put GPU %d into use again?", d.Index), fmt.Sprintf("GPU %d is in use again", d.Index), "undrain", []string{string(d.UUID)}}
-		return
-	}
-	m.ask = &question{fmt.Sprintf("take GPU %d out of use?", d.Index), fmt.Sprintf("GPU %d gets no new lease", d.Index), "drain", []string{string(d.UUID)}}
-}
-
-// answer does what was asked for, or not.
-func (m model) answer(key string) (tea.Model, tea.Cmd) {
-	ask := m.ask
-	m.ask = nil
-	if key != "y" && key != "Y" {
-		m.said = "nothing was done"
-		return m, nil
-	}
-	i := slices.IndexFunc(m.actions, func(a observe.Action) bool { return a.Name == ask.action })
-	if i < 0 {
-		m.said = "cannot " + ask.action
-		return m, nil
-	}
-	ctx, action := m.ctx, m.actions[i]
-	return m, func() tea.Msg {
-		ctx, end := context.WithTimeout(ctx, time.Minute)
-		defer end()
-		if err := action.Do(ctx, ask.words); err != nil {
-			return outcome(err.Error())
-		}
-		return outcome(ask.done)
-	}
-}
-
-// write takes a key of the filter in.
-func (m model) write(key tea.KeyPressMsg) tea.Model {
-	switch key.String() {
-	case "enter":
-		m.typing = false
-	case "esc", "ctrl+c":
-		m.typing, m.filter = false, ""
-	case "backspace":
-		if runes := []rune(m.filter); len(runes) > 0 {
-			m.filter = string(runes[:len(runes)-1])
-		}
-	default:
-		m.filter += key.Key().Text
-	}
-	return m
 }

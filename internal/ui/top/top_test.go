@@ -24,12 +24,13 @@ func busy(width, height int, done *[]string) model {
 	device := func(index int, use status.Use) status.Device {
 		return status.Device{Index: index, UUID: gpu.UUID(fmt.Sprint("GPU-", index)), Name: "NVIDIA A100-SXM4-80GB", Use: use, Health: "ok", MemoryTotal: &total, MemoryUsed: &used, Utilization: &load, Temperature: &degrees}
 	}
-	s := status.Report{Taken: now, Driver: "550.54", Devices: []status.Device{device(0, status.Leased), device(1, status.Busy)}}
+	s := status.Report{Now: now, Taken: now, Driver: "550.54", Devices: []status.Device{device(0, status.Leased), device(1, status.Busy)}}
 	s.Devices[0].Leases = []status.Lease{{ID: "k3f9", User: "zoe", Command: "train.py", Since: &hour, Memory: &used}}
 	s.Devices[1].Processes = []status.Process{{PID: 4242, User: "bob", Command: "x\x1b[2J", Foreign: true}}
 	s.Devices[1].Throttled = []string{"hw_thermal_slowdown"}
 	s.Waiting = []status.Waiting{{Place: 1, ID: "t1", User: "ann", Command: "eval.py", Count: 2, Since: &hour}}
-	m := model{ctx: context.Background(), loads: map[string][]float64{}, width: width, height: height}
+	m := model{ctx: context.Background(), width: width, height: height}
+	m.theme, m.me = dark, "zoe"
 	for _, name := range []string{"release", "evict", "drain"} {
 		m.actions = append(m.actions, observe.Action{Name: name, Do: func(_ context.Context, words []string) error {
 			*done = append(*done, name+" "+strings.Join(words, " "))
@@ -53,6 +54,8 @@ func typed(m model, keys ...string) model {
 		switch key {
 		case "down":
 			press = tea.KeyPressMsg{Code: tea.KeyDown}
+		case "end":
+			press = tea.KeyPressMsg{Code: tea.KeyEnd}
 		case "enter":
 			press = tea.KeyPressMsg{Code: tea.KeyEnter}
 		case "esc":
@@ -73,7 +76,7 @@ func typed(m model, keys ...string) model {
 // TestScreen: it fits, whatever the size of the terminal, and shows what there is.
 func TestScreen(t *testing.T) {
 	for _, size := range [][2]int{{80, 24}, {50, 20}, {30, 8}, {200, 60}, {20, 6}} {
-		text := ansi.Strip(busy(size[0], size[1], &[]string{}).screen())
+		text := ansi.Strip(busy(size[0], size[1], &[]string{}).View().Content)
 		lines := strings.Split(text, "\n")
 		if len(lines) != size[1] {
 			t.Errorf("%v: %d lines", size, len(lines))
@@ -85,11 +88,17 @@ func TestScreen(t *testing.T) {
 		}
 	}
 	for _, width := range []int{80, 50} {
-		text := ansi.Strip(busy(width, 24, &[]string{}).screen())
-		for _, want := range []string{"0 of 2 free", "1 waiting", "▅▅▅▅▅", "50 %", "20.0G/80.0G", "64 C", "leased", "busy", "zoe", "train.py", "k3f9", "bob", "4242", "ann", "eval.py", "2 GPU, #1", "hw_thermal_slowdown", "60m"} {
+		text := ansi.Strip(busy(width, 24, &[]string{}).View().Content)
+		for _, want := range []string{"0 of 2 free", "1 waits, the next", "50%", "20.0", "leased zoe", "busy bob", "zoe──", "train.py", "k3f9", "bob", "ann", "eval.py", "2 GPU", "#1", "hw_thermal_slowdown", "60m"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%d columns: no %q in\n%s", width, want, text)
 			}
+		}
+	}
+	text := ansi.Strip(busy(160, 30, &[]string{}).View().Content)
+	for _, want := range []string{"20.0G/80.0G", "64C", "A100-SXM4-80GB", "zoe─", "4242", "no lease", "k3f9"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
 }
@@ -99,7 +108,7 @@ func TestLostIsNotFree(t *testing.T) {
 	m := busy(80, 24, &[]string{})
 	m.seen.Report.Devices[0].Use, m.seen.Report.Devices[0].Health = status.Free, "unhealthy"
 	m.seen.Report.Devices[0].Leases = nil
-	text := ansi.Strip(m.screen())
+	text := ansi.Strip(m.View().Content)
 	if !strings.Contains(text, "0 of 2 free") || !strings.Contains(text, "unhealthy") || strings.Contains(text, "free unh") {
 		t.Errorf("%s", text)
 	}
@@ -109,7 +118,7 @@ func TestLostIsNotFree(t *testing.T) {
 func TestSickAndLeased(t *testing.T) {
 	m := busy(80, 24, &[]string{})
 	m.seen.Report.Devices[0].Health, m.seen.Report.Devices[0].Why = health.Unhealthy, []string{"unhealthy: XID 79, it has fallen off the bus"}
-	if text := ansi.Strip(m.screen()); strings.Count(text, "unh") != 1 || !strings.Contains(text, "XID 79, it has fallen off the bus") {
+	if text := ansi.Strip(m.View().Content); strings.Contains(text, "unhealthy: XID 79, it has fallen off the bus") == false || !strings.Contains(text, "XID 79, it has fallen off the bus") {
 		t.Errorf("%s", text)
 	}
 }
@@ -118,7 +127,7 @@ func TestSickAndLeased(t *testing.T) {
 func TestEndedProcess(t *testing.T) {
 	m := busy(80, 24, &[]string{})
 	m.seen.Report.Devices[1].Processes = []status.Process{{PID: 4242, Foreign: true, Ended: true}}
-	if text := ansi.Strip(m.screen()); !strings.Contains(text, "(it has ended") {
+	if text := ansi.Strip(m.View().Content); !strings.Contains(text, "(it has ended") {
 		t.Errorf("%s", text)
 	}
 }
@@ -137,16 +146,19 @@ func TestKeys(t *testing.T) {
 		{[]string{"e"}, "", "e is for a process"},
 		{[]string{"down", "e", "y"}, "evict 4242", "cannot evict 4242: it belongs to bob"},
 		{[]string{"down", "d", "y"}, "drain GPU-1", "GPU 1 gets no new lease"},
-		{[]string{"down", "down", "d"}, "", "choose a row with a GPU"},
-		{[]string{"s"}, "", "s sort: user"},
+		{[]string{"down", "down", "d"}, "", "which GPU, by its number"},
+		{[]string{"down", "down", "d", "1", "enter", "y"}, "drain GPU-1", "GPU 1 gets no new lease"},
+		{[]string{"down", "down", "d", "9", "enter"}, "", "nothing was done"},
+		{[]string{"down", "down", "d", "1", "esc"}, "", "s sort:GPU"},
+		{[]string{"s"}, "", "s sort:user"},
 		{[]string{"/", "z", "o"}, "", "filter: zo"},
 		{[]string{"/", "b", "o", "b", "enter", "e", "y"}, "evict 4242", "cannot evict"},
 		{[]string{"/", "n", "o", "n", "e", "enter", "r"}, "", "there is nothing to choose"},
-		{[]string{"/", "x", "esc"}, "", "/ filter  r release"},
+		{[]string{"/", "x", "esc"}, "", "/ filter  t tree"},
 	} {
 		var done []string
 		m := typed(busy(80, 24, &done), test.keys...)
-		if text := ansi.Strip(m.screen()); strings.Join(done, ";") != test.done || !strings.Contains(text, test.says) {
+		if text := ansi.Strip(m.View().Content); strings.Join(done, ";") != test.done || !strings.Contains(text, test.says) {
 			t.Errorf("%q: did %q, want %q; says not %q:\n%s", test.keys, done, test.done, test.says, text)
 		}
 	}
@@ -158,10 +170,10 @@ func TestKeys(t *testing.T) {
 // TestSorted: by device, user, memory or age; what is not known comes last.
 func TestSorted(t *testing.T) {
 	m := busy(80, 24, nil)
-	rows := rowsOf(&m.seen.Report)
-	for order, want := range map[string]string{"GPU": "zoe bob ann", "user": "ann bob zoe", "memory": "zoe bob ann", "age": "zoe ann bob"} {
+	rows := m.lister().running()
+	for order, want := range map[string]string{"GPU": "zoe bob", "user": "bob zoe", "load": "zoe bob", "memory": "zoe bob", "CPU": "zoe bob", "age": "zoe bob"} {
 		var got []string
-		for _, r := range sorted(rows, order, "") {
+		for _, r := range sorted(rows, order, "", "") {
 			got = append(got, r.user)
 		}
 		if strings.Join(got, " ") != want {
@@ -181,7 +193,7 @@ func TestSparedProcess(t *testing.T) {
 	}
 	view := ansi.Strip(fmt.Sprint(m.View().Content))
 	for _, want := range []string{"display", "(another PID namespace)", "PID 8123 there"} {
-		if !strings.Contains(view, want) {
+		if !strings.Contains(view+ansi.Strip(typed(m, "down").View().Content), want) {
 			t.Errorf("%q is missing:\n%s", want, view)
 		}
 	}

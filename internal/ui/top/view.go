@@ -5,249 +5,206 @@ import (
 	"strings"
 	"time"
 
-	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
-	"gpuard/internal/core/gpu"
-	"gpuard/internal/core/health"
-	"gpuard/internal/core/status"
+	"gpuard/internal/core/glance"
 )
 
-// Colours are those of the terminal, so that they fit its background.
-func red(s string) string    { return lipgloss.NewStyle().Foreground(lipgloss.Red).Render(s) }
-func green(s string) string  { return lipgloss.NewStyle().Foreground(lipgloss.Green).Render(s) }
-func yellow(s string) string { return lipgloss.NewStyle().Foreground(lipgloss.Yellow).Render(s) }
-func faint(s string) string  { return lipgloss.NewStyle().Faint(true).Render(s) }
-func marked(s string) string { return lipgloss.NewStyle().Reverse(true).Render(s) }
+// frame draws one screen.
+type frame struct{ *model }
 
 // screen is everything on it, in height lines of at most width columns.
-func (m model) screen() string {
-	bottom := m.bottom()
-	lines := append([]string{m.head()}, m.body(max(0, m.height-1-len(bottom)))...)
-	for len(lines) < m.height-len(bottom) {
+func (v *frame) screen() string {
+	bottom := v.bottom()
+	room := max(0, v.height-len(bottom))
+	lines := v.body(room)
+	for len(lines) < room {
 		lines = append(lines, "")
 	}
-	lines = append(lines[:max(0, m.height-len(bottom))], bottom...)
+	lines = append(lines[:room], bottom...)
 	for i := range lines {
-		lines[i] = ansi.Truncate(lines[i], m.width, "…")
+		lines[i] = ansi.Truncate(lines[i], v.width, "…")
 	}
 	return strings.Join(lines, "\n")
 }
 
-// body has so many lines at most: devices above, and what uses them below. What has no room is counted.
-func (m model) body(room int) []string {
-	if m.help {
-		return keys()
+// body has so many lines at most: the first line, the devices, what uses them, and what waits. What has no room is counted.
+func (v *frame) body(room int) []string {
+	switch {
+	case v.help:
+		return v.keys()
+	case v.log != nil:
+		return v.logLines(room)
 	}
-	rows := m.rows()
-	list := 1 + min(2, max(1, len(rows)))
-	lines := m.devices(max(1, room-list-1))
-	if len(lines)+list < room {
-		lines = append(lines, "")
+	lines := v.head()
+	running, waiting := v.lists()
+	if v.seen.At.IsZero() {
+		return lines
 	}
-	return append(lines, m.list(rows, max(1, room-len(lines)-1))...)
+	below := 1 + min(3, max(1, len(running)))
+	if len(waiting) > 0 {
+		below += 2
+	}
+	all := 2 + max(1, len(running)) + len(waiting)
+	lines = append(lines, v.devices(max(1, room-len(lines)-below), room-len(lines)-all)...)
+	return append(lines, newTables(v.model, running, waiting).draw(max(1, room-len(lines)))...)
 }
 
-// devices are the lines about the devices.
-func (m model) devices(room int) (lines []string) {
-	for _, u := range m.seen.Report.Unavailable {
-		lines = append(lines, red(u.Text), u.Remedy)
+// head is the first line; it continues below where it is too long.
+func (v *frame) head() []string {
+	if v.seen.At.IsZero() {
+		return []string{bold(v.say("the machine is being read"))}
 	}
-	all := m.seen.Report.Devices
-	for i := range all {
-		of, last := m.device(&all[i]), 1
-		if i == len(all)-1 {
-			last = 0
+	var groups, plain []string
+	for i, group := range v.answer.Groups() {
+		text := v.language.Join(", ", group...)
+		plain = append(plain, text)
+		groups = append(groups, v.headPart(i, text))
+	}
+	clock := v.seen.Report.Taken.Local().Format("15:04:05")
+	var lines []string
+	line, width := "", 0
+	for i := range groups {
+		w := ansi.StringWidth(plain[i])
+		switch {
+		case line == "":
+			line, width = groups[i], w
+		case width+3+w <= v.width:
+			line, width = line+" · "+groups[i], width+3+w
+		default:
+			lines = append(lines, strings.Split(ansi.Wrap(line, v.width, ""), "\n")...)
+			line, width = groups[i], w
 		}
-		if len(lines)+len(of)+last > room {
-			return append(lines, faint(fmt.Sprintf("   and %s", count(len(all)-i, "more GPU", "more GPUs"))))
+	}
+	lines = append(lines, strings.Split(ansi.Wrap(line, v.width, ""), "\n")...)
+	for i := range lines { // where there is room for it
+		gap := v.width - ansi.StringWidth(lines[i]) - len(clock)
+		if gap >= 2 {
+			lines[i] += strings.Repeat(" ", gap) + v.theme.faint(clock)
+			break
 		}
-		lines = append(lines, of...)
+	}
+	if v.seen.Trouble != "" {
+		lines = append(lines, v.theme.paint("! "+v.say(v.seen.Trouble), v.theme.bad))
 	}
 	return lines
 }
 
-func count(n int, one, several string) string {
-	if n == 1 {
-		several = one
+// headPart colours one group of the first line.
+func (v *frame) headPart(group int, text string) string {
+	switch {
+	case group == 0 && v.answer.Free.Count > 0:
+		return bold(v.theme.paint(text, v.theme.good))
+	case group == 2 && v.answer.Troubles[0].Grave:
+		return bold(v.theme.paint(text, v.theme.bad))
+	case group == 2 && v.answer.Troubles[0].Key != glance.Well:
+		return v.theme.paint(text, v.theme.warn)
 	}
-	return fmt.Sprintf("%d %s", n, several)
+	return bold(text)
 }
 
-// list is a heading with so many rows below, among them the chosen one.
-func (m model) list(rows []row, room int) []string {
+// bottom is the last answer or the whole of the chosen row, in as many lines as that needs, and what can be typed.
+func (v *frame) bottom() []string {
+	foot := v.foot()
+	if v.help || v.log != nil {
+		return []string{foot}
+	}
+	text := v.said
+	if text == "" {
+		text = v.detail()
+	}
+	if text == "" || v.height < 10 && v.said == "" {
+		return []string{foot}
+	}
+	lines := strings.Split(ansi.Wrap(text, v.width, ""), "\n")
+	most := max(1, v.height/2)
+	if v.said == "" {
+		most = 1 + v.height/40
+		for i := range lines {
+			lines[i] = v.theme.faint(lines[i])
+		}
+	}
+	if len(lines) > most {
+		lines = lines[:most]
+		lines[most-1] = ansi.Truncate(lines[most-1], v.width-1, "") + "…"
+	}
+	return append(lines, foot)
+}
+
+// detail says what has no room in the chosen row.
+func (v *frame) detail() string {
+	rows := v.rows()
 	if len(rows) == 0 {
-		return []string{faint(m.columns("GPU", "WHO", "WHAT", "MEMORY", "SINCE", "")), faint("no leases, no processes, nothing waits")}
+		return ""
 	}
-	below, beside := "", ""
-	if len(rows) > room {
-		if room > 1 {
-			room--
-			below = fmt.Sprintf("    and %d more", len(rows)-room)
-		} else {
-			beside = fmt.Sprintf("and %d more", len(rows)-room)
-		}
+	r := rows[v.chosen(rows)]
+	var parts []string
+	if r.kind == lease {
+		parts = append(parts, r.name, v.say("GPU "+r.where))
+	} else if r.kind != worker && r.kind != request && r.kind != queued {
+		parts = append(parts, "PID "+r.name)
 	}
-	lines := []string{faint(m.columns("GPU", "WHO", "WHAT", "MEMORY", "SINCE", beside))}
-	at := m.chosen(rows)
-	first := max(0, min(at-room/2, len(rows)-room))
-	for i := first; i < len(rows) && i < first+room; i++ {
-		lines = append(lines, m.line(rows[i], i == at))
+	if r.remark != "" {
+		parts = append(parts, v.say(r.remark))
 	}
-	if below != "" {
-		lines = append(lines, faint(below))
+	if r.line != "" && r.line != r.command {
+		parts = append(parts, r.line)
 	}
-	return lines
+	return strings.Join(parts, " · ")
 }
 
-// keys say what each key does.
-func keys() []string {
-	return []string{"", "↑ ↓ PgUp PgDn Home End  choose a row", "s  sort by GPU, user, memory or age", "/  show only rows with a text; Esc shows all",
-		"r  release the chosen lease", "e  end the chosen process without a lease", "d  take the GPU of the row out of use, or back", "?  these keys; any key goes back", "q  leave"}
-}
-
-func (m model) head() string {
-	s := &m.seen.Report
-	free := 0
-	for _, d := range s.Devices {
-		if d.State() == string(status.Free) {
-			free++
-		}
-	}
-	text := fmt.Sprintf("gpuard  %d of %d free  %d waiting", free, len(s.Devices), len(s.Waiting))
-	if m.seen.Trouble != "" {
-		return text + "  " + red(m.seen.Trouble)
-	}
-	return text + faint("  driver "+s.Driver+"  "+s.Taken.Local().Format("15:04:05"))
-}
-
-// device is one line per device, and one per trouble.
-func (m model) device(d *status.Device) []string {
-	narrow := m.width < 70
-	bar := max(4, min(16, (m.width-44)/2))
-	if narrow {
-		bar = max(4, m.width-38)
-	}
-	load, memory := faint("  -  "), faint("-")
-	if d.Utilization != nil {
-		load = fmt.Sprintf("%3.0f %%", 100**d.Utilization)
-	}
-	if used, all := d.InUse(), d.InAll(); used != nil && all != nil {
-		memory = fmt.Sprintf("%s/%s", short(*used), short(*all))
-	}
-	name := fmt.Sprintf("%2d ", d.Index)
-	if !narrow {
-		name += pad(gpu.Model(d.Name), 16)
-	}
-	degrees := "  -"
-	if d.Temperature != nil {
-		degrees = fmt.Sprintf("%3d", *d.Temperature)
-	}
-	line := name + " " + m.curve(d, bar) + " " + load + "  " + pad(memory, 12) + " " + degrees + " C "
-	if !narrow {
-		watts := "   -"
-		if d.Power != nil {
-			watts = fmt.Sprintf("%4.0f", *d.Power)
-		}
-		line += watts + " W "
-	}
-	lines := []string{line + " " + use(d)}
-	for _, why := range append(append([]string{}, d.Why...), d.Throttled...) {
-		lines = append(lines, "   "+red(why))
-	}
-	return lines
-}
-
-func use(d *status.Device) string {
-	word := d.State()
+// foot says what can be typed.
+func (v *frame) foot() string {
 	switch {
-	case word == string(d.Health):
-		return red(word)
-	case d.Use == status.Free:
-		word = green(word)
-	case d.Use == status.Draining, d.Use == status.Busy, d.Use == status.Unknown:
-		word = yellow(word)
+	case v.ask != nil:
+		return marked(" " + v.say(v.ask.question) + " y/n ")
+	case v.input != nil && v.input.what == "filter":
+		return v.say("filter:") + " " + v.input.text + "▏ " + v.say("Enter keeps it, Esc clears it")
+	case v.input != nil:
+		return v.say("which GPU, by its number:") + " " + v.input.text + "▏ " + v.say("Enter goes on, Esc goes back")
+	case v.log != nil:
+		return v.theme.faint("↑↓ PgUp PgDn  g G  q " + v.say("back"))
+	case v.help:
+		return v.theme.faint(v.say("any key goes back"))
+	case v.width < 48:
+		return v.theme.faint("? " + v.say("keys") + "  q " + v.say("quit"))
 	}
-	if d.Health != health.OK && len(d.Why) == 0 { // else the lines below say it, and a narrow terminal would cut it off
-		word += " " + red(string(d.Health))
+	parts := v.footKeys()
+	last := "? " + v.say("keys") + "  q"
+	line := strings.Join(parts, "  ")
+	for ansi.StringWidth(line)+2+ansi.StringWidth(last) > v.width && len(parts) > 1 {
+		parts = parts[:len(parts)-1]
+		line = strings.Join(parts, "  ")
 	}
-	return word
+	return v.theme.faint(line + "  " + last)
 }
 
-// curve is the load of the last seconds, the newest on the right.
-func (m model) curve(d *status.Device, width int) string {
-	const steps = "▁▂▃▄▅▆▇█"
-	history := m.loads[string(d.UUID)]
-	history = history[max(0, len(history)-width):]
-	var b strings.Builder
-	b.WriteString(strings.Repeat(" ", width-len(history)))
-	for _, v := range history {
-		if v < 0 {
-			b.WriteByte(' ')
-			continue
+// footKeys are the keys of the foot, those that help with the chosen row among the first.
+func (v *frame) footKeys() []string {
+	show := everybody
+	if v.user != "" {
+		show = v.user
+	}
+	filter := v.say("filter")
+	if v.filter != "" {
+		filter = v.filter
+	}
+	end := "x " + v.say("end")
+	rows := v.rows()
+	if len(rows) > 0 {
+		switch r := rows[v.chosen(rows)]; {
+		case r.kind == process:
+			end = "e " + v.say("evict")
+		case r.kind == lease && r.end == "ended":
+			end = "r " + v.say("release")
 		}
-		b.WriteRune([]rune(steps)[min(7, int(v*8))])
 	}
-	return b.String()
-}
-
-func (m model) line(r row, chosen bool) string {
-	device := "-"
-	if r.index >= 0 {
-		device = fmt.Sprint(r.index)
+	parts := []string{"s " + v.say("sort") + ":" + v.order(), "u " + v.sayWord(show), "/ " + filter, "t " + v.say("tree"), end, "o " + v.say("log"), "d " + v.say("drain"), "+- " + spanText(spans()[v.span])}
+	if v.width >= 100 {
+		parts = append([]string{"↑↓ " + v.say("choose")}, parts...)
+		parts = append(parts, "c "+v.say("colours"), "T "+v.say("theme"))
 	}
-	memory := "-"
-	if r.memory != nil {
-		memory = short(*r.memory)
-	}
-	age := "-"
-	if r.since != nil {
-		age = brief(m.seen.Report.Taken.Sub(*r.since))
-	}
-	text := m.columns(device, r.user, r.command, memory, age, r.name+" "+r.remark)
-	if chosen {
-		return marked(pad(text, m.width))
-	}
-	if r.kind == process {
-		return yellow(text)
-	}
-	return text
-}
-
-// columns puts words below each other; the last one takes what is left.
-func (m model) columns(device, user, command, memory, age, rest string) string {
-	who, what := 10, max(10, m.width-60)
-	if m.width < 70 {
-		who, what = 7, max(8, m.width-42)
-	}
-	return pad(device, 3) + " " + pad(user, who) + " " + pad(command, what) + " " + pad(memory, 8) + " " + pad(age, 6) + " " + rest
-}
-
-// bottom is the last answer, in as many lines as it needs, and what can be typed.
-func (m model) bottom() []string {
-	if m.said == "" {
-		return []string{m.foot()}
-	}
-	said := strings.Split(ansi.Wrap(m.said, m.width, ""), "\n")
-	return append(said[:min(len(said), max(1, m.height/2))], m.foot())
-}
-
-func (m model) foot() string {
-	switch {
-	case m.ask != nil:
-		return marked(" " + m.ask.question + " y/n ")
-	case m.typing:
-		return "filter: " + m.filter + "▏ Enter keeps it, Esc clears it"
-	case m.width < 48:
-		return faint("? keys  q quit")
-	case m.width < 80:
-		return faint("s sort  / filter  r release  e evict  d drain  ?")
-	}
-	keys := "↑↓ choose  s sort: " + m.order() + "  / filter"
-	if m.filter != "" {
-		keys = "s sort: " + m.order() + "  / filter: " + m.filter
-	}
-	return faint(keys + "  r release  e evict  d drain  ? keys  q quit")
+	return parts
 }
 
 // pad makes text exactly as wide.
@@ -256,15 +213,14 @@ func pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-ansi.StringWidth(text)))
 }
 
-// short is a size in few columns: "20.5G".
-func short(b gpu.Bytes) string {
-	switch {
-	case b >= 1<<30:
-		return fmt.Sprintf("%.1fG", float64(b)/(1<<30))
-	case b >= 1<<20:
-		return fmt.Sprintf("%.0fM", float64(b)/(1<<20))
-	}
-	return fmt.Sprintf("%.0fK", float64(b)/(1<<10))
+// right is pad with the text at the right.
+func right(text string, width int) string {
+	text = ansi.Truncate(text, width, "…")
+	return strings.Repeat(" ", max(0, width-ansi.StringWidth(text))) + text
+}
+
+func sprint[T ~int64 | ~uint64](form string, n T, unit float64) string {
+	return fmt.Sprintf(form, float64(n)/unit)
 }
 
 // brief is a duration in few columns: "5m", "3h", "12d".
@@ -278,4 +234,12 @@ func brief(d time.Duration) string {
 		return fmt.Sprintf("%.0fh", d.Hours())
 	}
 	return fmt.Sprintf("%.0fd", d.Hours()/24)
+}
+
+// spanText is the time that the bands show.
+func spanText(d time.Duration) string {
+	if d < time.Hour {
+		return fmt.Sprintf("%.0f min", d.Minutes())
+	}
+	return fmt.Sprintf("%.0f h", d.Hours())
 }

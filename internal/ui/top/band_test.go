@@ -1,0 +1,163 @@
+package top
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/charmbracelet/x/ansi"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/trend"
+)
+
+// TestCells: a cell is the mean of what was read in it, a minute fills the cells that no reading fills, and the rest is not known.
+func TestCells(t *testing.T) {
+	w := windowOf(noon, 10*time.Minute, 20) // of 30 s
+	if w.step != 30*time.Second || w.at(noon) != 19 || w.at(noon.Add(-9*time.Minute-30*time.Second)) != 0 || w.at(noon.Add(-time.Hour)) >= 0 {
+		t.Fatalf("%+v", w)
+	}
+	p := &past{}
+	for i, load := range []float64{0.2, 0.4, -1, 0.6} {
+		p.add(sample{noon.Add(time.Duration(i) * time.Second), load})
+	}
+	id := gpu.UUID("GPU-1")
+	minutes := []trend.Minute{
+		{At: noon.Add(-2 * time.Minute), Devices: map[gpu.UUID]trend.Mean{id: {Load: new(0.9)}, "GPU-2": {Load: new(0.1)}}},
+		{At: noon.Add(-time.Minute), Devices: map[gpu.UUID]trend.Mean{id: {}}},
+		{At: noon, Devices: map[gpu.UUID]trend.Mean{id: {Load: new(0.0)}}}, // the readings count, not their minute
+	}
+	p.meet(stay{"k1", "zoe", "train", noon.Add(-time.Hour), noon.Add(-4 * time.Minute)})
+	p.meet(stay{"k2", "bob", "eval", noon.Add(-time.Minute), noon.Add(-30 * time.Second)})
+	p.meet(stay{"k2", "bob", "eval", noon.Add(-time.Minute), noon})
+	p.meet(stay{"k3", "ann", "eval", noon, noon})
+	var got []string
+	for _, c := range p.cells(w, id, minutes, time.Minute) {
+		text := strings.Join(c.users, "+")
+		if c.load >= 0 {
+			text += fmt.Sprintf("%.1f", c.load)
+		}
+		got = append(got, text)
+	}
+	want := strings.Repeat("zoe ", 12) + "   0.9 0.9 bob bob bob+ann0.4" // the three between the leases are not known
+	if strings.Join(got, " ") != want {
+		t.Errorf("%q", strings.Join(got, " "))
+	}
+	if p.forget(noon.Add(-2 * time.Minute)); len(p.stays) != 2 {
+		t.Errorf("%+v", p.stays)
+	}
+	for i := range 2 * mostSamples {
+		p.add(sample{noon.Add(time.Duration(i) * time.Second), 0})
+	}
+	if len(p.samples) != mostSamples {
+		t.Errorf("%d readings are kept", len(p.samples))
+	}
+}
+
+// TestTicks: the times below a band are round, have room, and leave room for now.
+func TestTicks(t *testing.T) {
+	for _, span := range spans() {
+		for _, n := range []int{4, 30, 60, 116} {
+			w := windowOf(noon, span, n)
+			last := -7
+			for _, tick := range w.ticks(time.UTC) {
+				minutes := 0
+				if _, err := fmt.Sscanf(tick.text[3:], "%d", &minutes); err != nil || minutes%5 != 0 && span > 10*time.Minute {
+					t.Errorf("%v in %d cells: %q is not round", span, n, tick.text)
+				}
+				if tick.place-last < 6 || tick.place+5 > n-4 {
+					t.Errorf("%v in %d cells: %q at %d", span, n, tick.text, tick.place)
+				}
+				last = tick.place
+			}
+			if n >= 30 && last < 0 {
+				t.Errorf("%v in %d cells: no time", span, n)
+			}
+		}
+	}
+}
+
+// TestColours: a colour is never alone, and mono and NO_COLOR have none.
+func TestColours(t *testing.T) {
+	for _, name := range []string{"dark", "light", "mono"} {
+		m := screenOf(situation("trouble"), 80, 24, nil)
+		m.theme, _ = themeOf(name, false)
+		screen := m.View().Content
+		if coloured := strings.Contains(screen, "38;"); coloured != (name != "mono") {
+			t.Errorf("%s: coloured %v", name, coloured)
+		}
+		for _, want := range []string{"93%", "unhealthy", "mallory!", "dave!", "busy", "1 lost, 1 intruder", "GPU is lost", "draining"} {
+			if !strings.Contains(ansi.Strip(screen), want) {
+				t.Errorf("%s: no word %q", name, want)
+			}
+		}
+	}
+	if chosen, asks := themeOf("auto", true); chosen.name != "mono" || asks {
+		t.Error("NO_COLOR is not obeyed")
+	}
+	if chosen, asks := themeOf("light", true); chosen.name != "light" || asks {
+		t.Error("who asks for a theme gets another one")
+	}
+	if chosen, asks := themeOf("auto", false); chosen.name != "dark" || !asks {
+		t.Error("the terminal is not asked for its background")
+	}
+}
+
+// TestRowOfSeveralDevices: a job on several devices is one row, with their memory in sum and their mean load.
+func TestRowOfSeveralDevices(t *testing.T) {
+	l := newLab(3, "NVIDIA A100-SXM4-80GB", 80*gpu.GiB)
+	l.lease("zoe", "train.py", 60, 0.5, 0.25, 0, 2)
+	l.report.Devices[2].Utilization = new(0.9)
+	m := screenOf(l, 80, 24, nil)
+	rows := m.rows()
+	if len(rows) != 1 || rows[0].where != "0, 2" || *rows[0].memory != 40*gpu.GiB || *rows[0].room != 160*gpu.GiB || *rows[0].load != 0.7 {
+		t.Errorf("%+v", rows)
+	}
+	l.report.Devices[0].Utilization = nil
+	m = screenOf(l, 80, 24, nil)
+	if rows := m.rows(); rows[0].load != nil {
+		t.Errorf("the load of one is not known: %v", *rows[0].load)
+	}
+}
+
+// TestQueueRows: what waits in the own queue is there once: with its place in the line where it has one.
+func TestQueueRows(t *testing.T) {
+	l := situation("day")
+	l.report.Waiting[0].Command = "eval.py"
+	l.queue = queueSeen{read: true, Jobs: []jobSeen{
+		{Number: 7, Name: "eval.py", State: "waiting", Asks: "1 GPU", Submitted: noon},
+		{Number: 8, Name: "eval.py", State: "waiting", Asks: "1 GPU", Submitted: noon, Why: "others of yours are ahead of it"},
+		{Number: 5, Name: "train.py", State: "running", PID: l.report.Devices[3].Leases[0].PID},
+		{Number: 4, Name: "old", State: "done"},
+	}}
+	l.queue.Others = append(l.queue.Others, struct {
+		ID string `json:"id"`
+	}{"t001"})
+	var done []string
+	m := screenOf(l, 200, 60, &done)
+	var got []string
+	for _, r := range m.rows() {
+		if r.job > 0 {
+			got = append(got, fmt.Sprint(r.kind, " ", r.job))
+		}
+	}
+	if strings.Join(got, ", ") != fmt.Sprintf("%d 5, %d 7, %d 8", lease, request, queued) {
+		t.Errorf("%q", got)
+	}
+	if typed(m, "end", "x", "y"); strings.Join(done, ";") != "cancel [8]" {
+		t.Errorf("%q", done)
+	}
+}
+
+// TestFairWords: what a request may not start for is said in its row.
+func TestFairWords(t *testing.T) {
+	l := situation("day")
+	l.report.Waiting[0].Stopped, l.report.Waiting[1].Most = true, 2
+	m := screenOf(l, 200, 60, nil)
+	rows := m.rows()
+	n := len(rows)
+	if rows[n-3].end != "stopped" || rows[n-2].end != "rule" || !strings.Contains(rows[n-3].remark, "kill -CONT") {
+		t.Errorf("%+v", rows[n-3:])
+	}
+}

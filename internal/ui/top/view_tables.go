@@ -1,0 +1,295 @@
+package top
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// column is one of a table. Of all, one takes the width that is left.
+type column struct {
+	title string
+	width int // 0: what is left
+	right bool
+	text  func(r *row) string
+	paint func(r *row, text string) string // nil: as it is
+}
+
+// tables are the lists below the devices: what runs, and what waits.
+type tables struct {
+	*model
+	running, waiting []row
+	chosenID         string
+}
+
+func newTables(m *model, running, waiting []row) *tables {
+	v := &tables{model: m, running: running, waiting: waiting}
+	all := append(slices.Clone(running), waiting...)
+	if len(all) > 0 {
+		v.chosenID = all[v.chosen(all)].id
+	}
+	return v
+}
+
+// draw are the lines of both.
+func (v *tables) draw(room int) []string {
+	running, waiting := v.running, v.waiting
+	forWaiting := 0
+	if len(waiting) > 0 {
+		forWaiting = 1 + min(len(waiting), max(1, room/3))
+	}
+	if len(running)+2+len(waiting)+1 <= room {
+		forWaiting = 1 + len(waiting)
+		if len(waiting) == 0 {
+			forWaiting = 0
+		}
+	}
+	if room < 4 && forWaiting > 0 { // the chosen row has to be there
+		forWaiting = 0
+		if slices.ContainsFunc(waiting, func(r row) bool { return r.id == v.chosenID }) {
+			return v.table(v.waitingColumns(), waiting, room)
+		}
+	}
+	lines := v.table(v.jobColumns(), running, room-forWaiting)
+	if forWaiting == 0 {
+		if hidden := len(waiting); hidden > 0 && len(lines) > 0 {
+			lines[0] = v.beside(lines[0], hidden)
+		}
+		return lines
+	}
+	for len(lines) < room-forWaiting && len(lines) < len(running)+2 {
+		lines = append(lines, "")
+	}
+	return append(lines, v.table(v.waitingColumns(), waiting, forWaiting)...)
+}
+
+// beside counts at the end of a line what has no room.
+func (v *tables) beside(line string, hidden int) string {
+	note := v.say(fmt.Sprintf("and %d more", hidden))
+	room := v.width - ansi.StringWidth(note) - 1
+	return ansi.Truncate(line, room, "") + strings.Repeat(" ", max(1, v.width-min(room, ansi.StringWidth(line))-ansi.StringWidth(note))) + v.theme.faint(note)
+}
+
+// table is a heading with so many lines below, among them the chosen row.
+func (v *tables) table(columns []column, rows []row, room int) []string {
+	if room < 1 {
+		return nil
+	}
+	fit(columns, v.width)
+	heading := v.theme.faint(v.heading(columns))
+	if len(rows) == 0 {
+		return []string{heading, v.theme.faint(v.say("no leases, no processes"))}[:min(2, room)]
+	}
+	room--
+	below := ""
+	if len(rows) > room {
+		if room > 2 {
+			room--
+			below = fmt.Sprintf("and %d more", len(rows)-room)
+		} else {
+			heading = v.beside(v.heading(columns), len(rows)-room)
+		}
+	}
+	lines := []string{heading}
+	chosen := v.chosenID
+	at := 0
+	for i := range rows {
+		if rows[i].id == chosen {
+			at = i
+		}
+	}
+	first := max(0, min(at-room/2, len(rows)-room))
+	for i := first; i < len(rows) && i < first+room; i++ {
+		lines = append(lines, v.line(columns, &rows[i], rows[i].id == chosen))
+	}
+	if below != "" {
+		lines = append(lines, v.theme.faint("    "+v.say(below)))
+	}
+	return lines
+}
+
+// fit gives the column without a width what is left.
+func fit(columns []column, width int) {
+	left, open := width, -1
+	for i := range columns {
+		left -= columns[i].width + 1
+		if columns[i].width == 0 {
+			open = i
+		}
+	}
+	if open >= 0 {
+		columns[open].width = max(6, left+1)
+	}
+}
+
+func (v *tables) heading(columns []column) string {
+	var parts []string
+	for _, c := range columns {
+		parts = append(parts, placed(&c, v.say(c.title)))
+	}
+	return strings.Join(parts, " ")
+}
+
+func placed(c *column, text string) string {
+	if c.right {
+		return right(text, c.width)
+	}
+	return pad(text, c.width)
+}
+
+func (v *tables) line(columns []column, r *row, chosen bool) string {
+	var parts []string
+	for i := range columns {
+		c := &columns[i]
+		text := placed(c, c.text(r))
+		if c.paint != nil && !chosen {
+			text = c.paint(r, text)
+		}
+		parts = append(parts, text)
+	}
+	text := strings.Join(parts, " ")
+	if chosen {
+		return marked(pad(ansi.Strip(text), v.width))
+	}
+	return text
+}
+
+// jobColumns are those of what runs.
+func (v *tables) jobColumns() []column {
+	wide, narrow := v.width >= 120, v.width < 70
+	who := 8
+	if wide {
+		who = 12
+	}
+	gpus := column{title: "GPU", width: 5, text: func(r *row) string { return gpusOf(r, 5) }}
+	user := column{title: "USER", width: who, text: func(r *row) string { return r.user }, paint: v.paintUser}
+	job := column{title: "JOB", text: jobText, paint: v.paintOdd}
+	load := column{title: "LOAD", width: 4, right: true, text: loadText, paint: func(r *row, text string) string {
+		if r.load == nil {
+			return v.theme.faint(text)
+		}
+		return v.theme.paint(text, v.theme.ofLoad(*r.load))
+	}}
+	memory := column{title: "MEMORY", width: 6, right: true, text: memoryText}
+	since := column{title: "SINCE", width: 5, right: true, text: func(r *row) string { return v.age(r) }}
+	if narrow {
+		return []column{gpus, user, job, load, memory, since}
+	}
+	curve := column{title: "", width: 6, text: func(r *row) string { return curveOf(v.curves[r.id], 6) }, paint: func(_ *row, text string) string { return v.theme.paint(text, v.theme.high) }}
+	processors := column{title: "CPUS", width: 5, right: true, text: processorText}
+	resident := column{title: "RAM", width: 6, right: true, text: residentText}
+	end := column{title: "END", width: 8, text: func(r *row) string { return v.say(r.end) }, paint: v.paintOdd}
+	if !wide {
+		return []column{gpus, user, job, load, curve, memory, processors, resident, since, end}
+	}
+	gpus.width, gpus.text = 8, func(r *row) string { return gpusOf(r, 8) }
+	curve.width, curve.text = 20, func(r *row) string { return curveOf(v.curves[r.id], 20) }
+	job.width = 26
+	id := column{title: "LEASE", width: 7, text: func(r *row) string { return r.name }}
+	line := column{title: "COMMAND", text: func(r *row) string { return r.line }, paint: v.paintFaint}
+	return []column{gpus, user, job, load, curve, memory, processors, resident, since, end, id, line}
+}
+
+// waitingColumns are those of what waits.
+func (v *tables) waitingColumns() []column {
+	who, what := 8, max(10, min(26, v.width/5))
+	if v.width >= 120 {
+		who = 12
+	}
+	place := column{title: "WAIT", width: 4, text: func(r *row) string { return v.placeInLine(r) }}
+	user := column{title: "USER", width: who, text: func(r *row) string { return r.user }, paint: v.paintUser}
+	job := column{title: "JOB", width: what, text: jobText}
+	asks := column{title: "ASKS", width: 11, text: func(r *row) string { return v.say(r.where) }}
+	start := column{title: "START", width: 7, text: func(r *row) string { return v.say(r.end) }}
+	since := column{title: "SINCE", width: 5, right: true, text: func(r *row) string { return v.age(r) }}
+	why := column{title: "WHY", text: func(r *row) string { return v.say(r.remark) }, paint: v.paintFaint}
+	if v.width < 70 {
+		asks.width, job.width = 6, 0
+		return []column{place, user, job, asks, start, since}
+	}
+	return []column{place, user, job, asks, start, since, why}
+}
+
+// placeInLine is the place of a request among those that are shown to wait.
+func (v *tables) placeInLine(r *row) string {
+	for i := range v.seen.Report.Waiting {
+		if w := &v.seen.Report.Waiting[i]; w.ID == r.name && r.kind == request {
+			return fmt.Sprint("#", w.Place)
+		}
+	}
+	return "·"
+}
+
+// gpusOf are the devices of a row, or how many where they have no room.
+func gpusOf(r *row, width int) string {
+	if r.kind == worker {
+		return ""
+	}
+	text := strings.ReplaceAll(r.where, ", ", ",")
+	if ansi.StringWidth(text) > width {
+		return fmt.Sprintf("%d×", 1+strings.Count(r.where, ","))
+	}
+	return text
+}
+
+func jobText(r *row) string {
+	if r.kind == worker {
+		return strings.Repeat("  ", max(0, r.depth-1)) + "└ " + r.name + " " + r.command
+	}
+	if r.job > 0 {
+		return fmt.Sprintf("%d %s", r.job, r.command)
+	}
+	return r.command
+}
+
+func loadText(r *row) string {
+	if r.load == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", 100**r.load)
+}
+
+func memoryText(r *row) string {
+	if r.memory == nil {
+		return "-"
+	}
+	return short(*r.memory)
+}
+
+func processorText(r *row) string {
+	if r.work == nil || r.work.processors < 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", r.work.processors)
+}
+
+func residentText(r *row) string {
+	if r.work == nil || r.work.memory == 0 {
+		return "-"
+	}
+	return short(r.work.memory)
+}
+
+func (v *tables) age(r *row) string {
+	if r.since == nil {
+		return "-"
+	}
+	return brief(v.seen.Report.Taken.Sub(*r.since))
+}
+
+// curveOf is the share of the memory that was in use, the newest at the right.
+func curveOf(values []float64, width int) string {
+	values = values[max(0, len(values)-width):]
+	var b strings.Builder
+	b.WriteString(strings.Repeat(" ", width-len(values)))
+	for _, v := range values {
+		if v < 0 {
+			b.WriteByte(' ')
+			continue
+		}
+		b.WriteRune([]rune(bars)[min(7, int(v*8))])
+	}
+	return b.String()
+}
