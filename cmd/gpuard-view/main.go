@@ -15,5 +15,5 @@ import (
 )
 
 func main() {
-	os.Exit(entry.Start("/", machine.Times{}, cli.Views{Serve: web.Serve, Top: top.Run, Picture: web.Picture, Chart: chart.Waits, Compared: chart.Compared}))
+	os.Exit(entry.Start("/", machine.Times{}, cli.Views{Serve: web.Serve, Top: top.Run, Used: chart.Used, Waits: chart.Waits, Compared: chart.Compared}))
 }

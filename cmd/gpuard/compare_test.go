@@ -189,7 +189,7 @@ func TestCompareChart(t *testing.T) {
 		if err := wellFormed(picture); err != nil {
 			t.Error(err)
 		}
-		contains(t, string(picture), "Median time in seconds", ">A alone", ">all apart: ")
+		contains(t, string(picture), "Median time in seconds", ">A alone<", ">all apart<", " s  ")
 	}
 }
 

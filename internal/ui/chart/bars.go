@@ -2,20 +2,18 @@ package chart
 
 import (
 	"fmt"
-	"slices"
-	"strings"
-	"unicode/utf8"
 
-	"github.com/go-analyze/charts"
+	"gpuard/internal/core/prose"
 )
 
-// Bars is one bar for each name, of up to three parts.
+// Bars is one bar for each name, from zero, of one or several parts.
 type Bars struct {
 	Title string
 	Names []string    // from the top
-	Parts []string    // what the parts of a bar are
+	Notes []string    // behind the length of each bar; nil: none
+	Parts []string    // what the parts of a bar are; one needs no legend
 	Sizes [][]float64 // for each part that of each name
-	Unit  string      // behind each number of the axis
+	Unit  string      // behind each number
 	Dark  bool
 }
 
@@ -23,64 +21,96 @@ type Bars struct {
 const BarsWidth = 720
 
 // SVG is the picture as text.
-func (b Bars) SVG() ([]byte, error) { return b.draw(charts.ChartOutputSVG) }
+func (b Bars) SVG() ([]byte, error) { return b.draw().svg(), nil }
 
 // PNG is the picture in pixels.
-func (b Bars) PNG() ([]byte, error) { return b.draw(charts.ChartOutputPNG) }
+func (b Bars) PNG() ([]byte, error) { return b.draw().png() }
 
 // Height is that of the picture, in pixels.
-func (b Bars) Height() int { return 80 + 24*max(len(b.Names), 1) }
+func (b Bars) Height() int { return b.draw().height }
 
-func (b Bars) draw(format string) ([]byte, error) {
-	sizes := make([][]float64, len(b.Sizes))
-	for i := range b.Sizes { // the library begins at the bottom
-		sizes[i] = slices.Clone(b.Sizes[i])
-		slices.Reverse(sizes[i])
+const (
+	rowHeight = 24
+	barHeight = 14
+	textSize  = 12
+)
+
+func (b Bars) draw() *drawing {
+	d := newDrawing(BarsWidth, 0, b.Dark)
+	d.write(margin, 26, b.Title, d.palette.text, 14).bold = true
+	y := 26.0
+	if len(b.Parts) > 1 {
+		y = d.legend(b.Parts, 50)
 	}
-	names := roomy(b.Names)
-	slices.Reverse(names)
-	opt := charts.NewBarChartOptionWithData(sizes)
-	opt.Horizontal, opt.StackSeries = true, charts.Ptr(true)
-	opt.Theme = charts.GetTheme(charts.ThemeLight)
-	if b.Dark {
-		opt.Theme = charts.GetTheme(charts.ThemeDark)
+	top := y + 18
+	bottom := top + float64(rowHeight*max(1, len(b.Names)))
+	names := 0.0
+	for _, name := range b.Names {
+		names = max(names, min(widthOf(name, textSize), BarsWidth*0.4))
 	}
-	opt.Theme = opt.Theme.WithSeriesColors([]charts.Color{charts.ColorRGB(67, 160, 91), charts.ColorRGB(230, 160, 50), charts.ColorRGB(140, 146, 153)})
-	opt.Title.Text = b.Title
-	opt.Title.FontStyle.FontSize = 11
-	opt.Legend.SeriesNames = roomy(b.Parts)
-	opt.Legend.FontStyle.FontSize = 9
-	opt.Legend.Offset = charts.OffsetRight
-	opt.CategoryAxis.Labels = names
-	opt.CategoryAxis.LabelFontStyle.FontSize = 9
-	opt.ValueAxis[0].LabelFontStyle.FontSize = 9
-	opt.ValueAxis[0].Min, opt.ValueAxis[0].Max, opt.ValueAxis[0].LabelCount = charts.Ptr(0.0), charts.Ptr(plain(b.longest())), 3
-	opt.Padding = charts.NewBoxEqual(8)
-	opt.ValueFormatter = func(v float64) string { return fmt.Sprintf("%.4g %s", v, b.Unit) }
-	p := charts.NewPainter(charts.PainterOptions{OutputFormat: format, Width: BarsWidth, Height: b.Height()})
-	if err := p.BarChart(opt); err != nil {
-		return nil, fmt.Errorf("cannot draw %s: %w", b.Title, err)
+	values := 0.0
+	for i := range b.Names {
+		values = max(values, widthOf(b.valueOf(i), textSize))
 	}
-	return p.Bytes()
+	left, right := margin+names+8, BarsWidth-margin-values-8
+	most := plain(b.longest())
+	for k := range 3 {
+		x := left + (right-left)*float64(k)/2
+		d.lineTo(x, top, x, bottom, d.palette.line, 1)
+		d.write(x-2, bottom+16, lengthText(most*float64(k)/2, b.Unit), d.palette.soft, 11)
+	}
+	for i, name := range b.Names {
+		row := top + float64(rowHeight*i)
+		d.write(left-8, row+16, cutTo(name, BarsWidth*0.4), d.palette.text, textSize).atRight = true
+		x := left
+		for k := range b.Sizes {
+			length := (right - left) * b.Sizes[k][i] / most
+			if length > 0 {
+				d.rect(x, row+5, x+length, row+5+barHeight, d.palette.colour(k))
+			}
+			x += length
+		}
+		d.write(x+6, row+16, b.valueOf(i), d.palette.soft, textSize)
+	}
+	d.height = int(bottom) + 28
+	d.shapes[0].y2 = float64(d.height)
+	return d
+}
+
+// valueOf is what stands behind a bar.
+func (b Bars) valueOf(i int) string {
+	text := lengthText(b.lengthOf(i), b.Unit)
+	if i < len(b.Notes) && b.Notes[i] != "" {
+		text += "  " + b.Notes[i]
+	}
+	return text
+}
+
+func (b Bars) lengthOf(i int) (sum float64) {
+	for _, part := range b.Sizes {
+		sum += part[i]
+	}
+	return sum
 }
 
 // longest is the length of the longest bar.
 func (b Bars) longest() (most float64) {
 	for i := range b.Names {
-		sum := 0.0
-		for _, part := range b.Sizes {
-			sum += part[i]
-		}
-		most = max(most, sum)
+		most = max(most, b.lengthOf(i))
 	}
 	return most
 }
 
-// roomy leaves room behind texts: the library measures them in its own font, and a browser that does not have that draws
-// wider ones.
-func roomy(texts []string) (out []string) {
-	for _, text := range texts {
-		out = append(out, text+strings.Repeat("\u00a0", 2+utf8.RuneCountInString(text)/5))
+// lengthText is a number with as many digits as tell something.
+func lengthText(v float64, unit string) string {
+	text := fmt.Sprintf("%.3g", v)
+	if v >= 1000 {
+		text = fmt.Sprintf("%.0f", v)
 	}
-	return out
+	return text + " " + unit
+}
+
+// cutTo makes a text at most so wide.
+func cutTo(text string, width float64) string {
+	return prose.Cut(text, int(width/(0.62*textSize)), "…")
 }

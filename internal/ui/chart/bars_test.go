@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"image/png"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-// TestBars: the picture is an SVG or a PNG, with a bar for each name, as long as it should be, the first one on top.
+// TestBars: the picture is an SVG or a PNG, with a bar for each name from zero, as long as it should be, the first one on top; nothing is
+// outside of it.
 func TestBars(t *testing.T) {
 	for _, scale := range []float64{1e-6, 1, 1e5} {
 		dark := scale == 1
@@ -26,27 +29,28 @@ func TestBars(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		texts, paths := read(t, svg)
-		for _, want := range append([]string{b.Title, "used", "idle", "not measured", "0 h"}, b.Names...) {
-			if !strings.Contains(texts, want+"\n") {
-				t.Errorf("%q is not in the picture: %q", want, texts)
+		shown := read(t, svg)
+		for _, want := range append([]string{b.Title, "used", "idle", "not measured", "0 h", lengthText(8*scale, "h")}, b.Names...) {
+			if !slices.Contains(shown.texts, want) {
+				t.Errorf("%q is not in the picture: %q", want, shown.texts)
 			}
 		}
-		bars := paths["fill:rgb(67,160,91)"]
-		if len(bars) != 1+len(b.Names) { // and one in the legend
-			t.Fatalf("%d bars for %d names", len(bars)-1, len(b.Names))
+		colours := paletteOf(dark)
+		bars := shown.rects[colours.series[0]][1:] // the first is in the legend
+		if len(bars) != len(b.Names) {
+			t.Fatalf("%d bars for %d names", len(bars), len(b.Names))
 		}
-		top, long := map[float64]float64{}, 0.0
-		for _, bar := range bars[1:] {
-			top[bar[1]] = bar[2] - bar[0]
-			long = max(long, bar[2]-bar[0])
+		unit := bars[6][2] - bars[6][0]
+		for i, bar := range bars {
+			if bar[0] != bars[0][0] || i > 0 && bar[1] <= bars[i-1][1] {
+				t.Errorf("bar %d begins elsewhere, or is not below the one before: %v", i, bar)
+			}
+			if length := bar[2] - bar[0]; length < float64(7-i)*unit-0.5 || length > float64(7-i)*unit+0.5 {
+				t.Errorf("bar %d is %.1f long, the last one %.1f", i, length, unit)
+			}
 		}
-		first := 1e9
-		for y := range top {
-			first = min(first, y)
-		}
-		if top[first] != long || long < BarsWidth/2 { // 7 of 8
-			t.Errorf("the longest is not on top, or short: %v", top)
+		if bars[0][2]-bars[0][0] < BarsWidth/2 { // 7 of 8
+			t.Errorf("the longest is short: %v", bars[0])
 		}
 		picture, err := b.PNG()
 		if err != nil {
@@ -62,35 +66,79 @@ func TestBars(t *testing.T) {
 	}
 }
 
-// read returns the texts of a picture, and by style its rectangles: left, top, right, bottom.
-func read(t *testing.T, svg []byte) (texts string, paths map[string][][4]float64) {
+// TestLegendFits: nothing is cut or written over something else, whatever the language and however long the names are.
+func TestLegendFits(t *testing.T) {
+	long := strings.Repeat("训练任务", 20)
+	for _, parts := range [][]string{{"used", "idle", "not measured"}, {"使用", "闲置", "未测量"}, {long, long, long}} {
+		b := Bars{Title: "租用小时：用户", Parts: parts, Sizes: [][]float64{{1, 2}, {3, 0}, {0, 1}}, Unit: "h", Names: []string{long, "zoe"}, Notes: []string{"1.08 times as long", ""}}
+		svg, _ := b.SVG()
+		shown := read(t, svg)
+		for i, text := range shown.texts {
+			w, x := widthOf(text, textSize), shown.at[i][0]
+			if shown.atRight[i] {
+				x -= w
+			}
+			if parts[0] != long && (x < 0 || x+w > BarsWidth+1) {
+				t.Errorf("%q is cut off: from %.0f to %.0f", text, x, x+w)
+			}
+		}
+		for i, text := range shown.texts {
+			for k := range i {
+				if shown.at[i][1] == shown.at[k][1] && shown.at[i][0] < shown.at[k][0]+widthOf(shown.texts[k], textSize) && shown.at[k][0] <= shown.at[i][0] && !shown.atRight[k] && !shown.atRight[i] {
+					t.Errorf("%q is written over %q", text, shown.texts[k])
+				}
+			}
+		}
+	}
+}
+
+// picture is what an SVG shows.
+type picture struct {
+	texts   []string
+	at      [][2]float64
+	atRight []bool
+	rects   map[string][][4]float64 // by colour: left, top, right, bottom
+	lines   map[string]int
+}
+
+func read(t *testing.T, svg []byte) *picture {
 	t.Helper()
-	paths = map[string][][4]float64{}
+	p := &picture{rects: map[string][][4]float64{}, lines: map[string]int{}}
 	d := xml.NewDecoder(bytes.NewReader(svg))
+	inText := false
 	for {
 		token, err := d.Token()
 		if errors.Is(err, io.EOF) {
-			return texts, paths
+			return p
 		}
 		if err != nil {
-			t.Fatalf("it is no SVG: %v", err)
+			t.Fatalf("it is no SVG: %v\n%s", err, svg)
 		}
 		switch e := token.(type) {
 		case xml.CharData:
-			texts += strings.TrimRight(string(e), "\u00a0") + "\n"
-		case xml.StartElement:
-			var path, style string
-			for _, a := range e.Attr {
-				switch a.Name.Local {
-				case "d":
-					path = strings.ReplaceAll(a.Value, "\n", " ")
-				case "style":
-					style = a.Value[strings.LastIndex(a.Value, "fill:"):]
-				}
+			if inText {
+				p.texts = append(p.texts, string(e))
 			}
-			var x1, y1, x2, y2, x3, y3 float64
-			if n, _ := fmt.Sscanf(path, "M %f %f L %f %f L %f %f", &x1, &y1, &x2, &y2, &x3, &y3); n == 6 {
-				paths[style] = append(paths[style], [4]float64{x1, y1, x3, y3})
+		case xml.EndElement:
+			inText = false
+		case xml.StartElement:
+			a := map[string]string{}
+			for _, one := range e.Attr {
+				a[one.Name.Local] = one.Value
+			}
+			n := func(name string) float64 {
+				f, _ := strconv.ParseFloat(a[name], 64)
+				return f
+			}
+			switch e.Name.Local {
+			case "rect":
+				p.rects[a["fill"]] = append(p.rects[a["fill"]], [4]float64{n("x"), n("y"), n("x") + n("width"), n("y") + n("height")})
+			case "line":
+				p.lines[a["stroke"]]++
+			case "text":
+				inText = true
+				p.at = append(p.at, [2]float64{n("x"), n("y")})
+				p.atRight = append(p.atRight, a["text-anchor"] == "end")
 			}
 		}
 	}

@@ -5,60 +5,104 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/go-analyze/charts"
-
 	"gpuard/internal/core/sim"
 )
 
 // Waits draws what jobs would have waited, as an SVG or PNG: a curve of each policy over the number of GPUs or, where there
-// is one number, a bar of each policy.
-func Waits(results []sim.Result, png bool) ([]byte, error) {
-	var sizes, policies []string
+// is one number, a bar of each policy. say says a text in the language of the user.
+func Waits(results []sim.Result, png bool, say func(string) string) ([]byte, error) {
+	say = wordsOf(png, say)
+	var sizes []int
+	var policies []string
 	for i := range results {
-		if n := strconv.Itoa(results[i].GPUs); !slices.Contains(sizes, n) {
-			sizes = append(sizes, n)
+		if !slices.Contains(sizes, results[i].GPUs) {
+			sizes = append(sizes, results[i].GPUs)
 		}
 		if !slices.Contains(policies, results[i].Policy) {
 			policies = append(policies, results[i].Policy)
 		}
 	}
-	labels, series := sizes, make([][]float64, len(policies))
-	for i := range results {
-		hours := charts.GetNullValue()
-		if w := results[i].WaitMean; w != nil {
-			hours = *w / 3600
+	hours := func(policy string, size int) *float64 {
+		for i := range results {
+			if r := &results[i]; r.Policy == policy && r.GPUs == size && r.WaitMean != nil {
+				return new(*r.WaitMean / 3600)
+			}
 		}
-		at := slices.Index(policies, results[i].Policy)
-		series[at] = append(series[at], hours)
+		return nil
 	}
-	format := charts.ChartOutputSVG
-	if png {
-		format = charts.ChartOutputPNG
-	}
-	p := charts.NewPainter(charts.PainterOptions{OutputFormat: format, Width: 720, Height: 400})
-	var err error
-	if len(sizes) > 1 {
-		opt := charts.NewLineChartOptionWithData(series)
-		opt.Title.Text = "Mean wait in hours, by the number of GPUs"
-		opt.XAxis.Labels, opt.Legend.SeriesNames = labels, policies
-		opt.YAxis = []charts.YAxisOption{{Min: charts.Ptr(0.0)}}
-		opt.Legend.Offset = charts.OffsetRight
-		opt.Padding = charts.NewBoxEqual(16)
-		err = p.LineChart(opt)
-	} else {
-		row := []float64{}
-		for _, s := range series {
-			row = append(row, s...)
+	if len(sizes) == 1 {
+		b := Bars{Title: say(fmt.Sprintf("Mean wait on %d GPUs", sizes[0])), Sizes: [][]float64{{}}, Unit: "h"}
+		for _, policy := range policies {
+			if h := hours(policy, sizes[0]); h != nil {
+				b.Names, b.Sizes[0] = append(b.Names, policy), append(b.Sizes[0], *h)
+			}
 		}
-		opt := charts.NewBarChartOptionWithData([][]float64{row})
-		opt.Title.Text = "Mean wait in hours on " + sizes[0] + " GPUs"
-		opt.CategoryAxis.Labels = policies
-		opt.Legend.Show = charts.Ptr(false)
-		opt.Padding = charts.NewBoxEqual(16)
-		err = p.BarChart(opt)
+		return b.draw().encode(png)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot draw the waits: %w", err)
+	c := curves{title: say("Mean wait, by the number of GPUs"), unit: "h", names: policies}
+	for _, size := range sizes {
+		c.labels = append(c.labels, strconv.Itoa(size))
 	}
-	return p.Bytes()
+	for _, policy := range policies {
+		var values []*float64
+		for _, size := range sizes {
+			values = append(values, hours(policy, size))
+		}
+		c.values = append(c.values, values)
+	}
+	return c.draw().encode(png)
+}
+
+// curves are several over the same places, from zero.
+type curves struct {
+	title, unit string
+	labels      []string     // of the places
+	names       []string     // of the curves
+	values      [][]*float64 // for each curve that of each place; nil leaves a gap
+}
+
+func (c *curves) draw() *drawing {
+	const height = 360
+	d := newDrawing(BarsWidth, height, false)
+	d.write(margin, 26, c.title, d.palette.text, 14).bold = true
+	top := d.legend(c.names, 50) + 22
+	bottom := float64(height - 36)
+	highest := 0.0
+	for _, values := range c.values {
+		for _, v := range values {
+			if v != nil {
+				highest = max(highest, *v)
+			}
+		}
+	}
+	most := plain(highest)
+	left := margin + widthOf(lengthText(most/2, c.unit), 11) + 8
+	at := func(i int, v float64) (x, y float64) {
+		x = left + (float64(i)+0.5)*(BarsWidth-margin-left)/float64(len(c.labels))
+		return x, bottom - (bottom-top)*v/most
+	}
+	for k := range 3 {
+		v := most * float64(k) / 2
+		_, y := at(0, v)
+		d.lineTo(left, y, BarsWidth-margin, y, d.palette.line, 1)
+		d.write(left-8, y+4, lengthText(v, c.unit), d.palette.soft, 11).atRight = true
+	}
+	for i, label := range c.labels {
+		x, _ := at(i, 0)
+		d.write(x-widthOf(label, textSize)/2, bottom+18, label, d.palette.soft, textSize)
+	}
+	for k, values := range c.values {
+		for i, v := range values {
+			if v == nil {
+				continue
+			}
+			x, y := at(i, *v)
+			d.rect(x-3, y-3, x+3, y+3, d.palette.colour(k))
+			if i > 0 && values[i-1] != nil {
+				x0, y0 := at(i-1, *values[i-1])
+				d.lineTo(x0, y0, x, y, d.palette.colour(k), 2)
+			}
+		}
+	}
+	return d
 }

@@ -30,10 +30,13 @@ func (p *Program) NewPrinter() Printer {
 type Views struct {
 	Serve    func(context.Context, observe.View, observe.Serving) error
 	Top      func(context.Context, observe.View) error
-	Picture  func(use trend.UseTable, format string) ([]byte, error)       // "svg" or "png"
-	Chart    func(results []sim.Result, png bool) ([]byte, error)          // of simulate
-	Compared func(quantities []compare.Quantity, png bool) ([]byte, error) // of compare
+	Used     func(use trend.UseTable, png bool, say Say) ([]byte, error)            // of history
+	Waits    func(results []sim.Result, png bool, say Say) ([]byte, error)          // of simulate
+	Compared func(quantities []compare.Quantity, png bool, say Say) ([]byte, error) // of compare
 }
+
+// Say says a text in the language of the user.
+type Say = func(text string) string
 
 // BecomeView becomes gpuard-view, with the same arguments.
 func (p *Program) BecomeView() error {

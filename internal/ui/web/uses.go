@@ -18,15 +18,6 @@ const (
 	mostName = 24
 )
 
-// Picture draws hours granted, used and idle, for gpuard history --chart.
-func Picture(use trend.UseTable, format string) ([]byte, error) {
-	b := bars(use, words("en"))
-	if format == "png" {
-		return b.PNG()
-	}
-	return b.SVG()
-}
-
 // bars are those of a picture: of very many the largest, and one for the others; of days the last.
 func bars(table trend.UseTable, say func(string) string) chart.Bars {
 	use := slices.Clone(table.Use)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -127,7 +126,7 @@ func (o *historyOptions) wrong() error {
 
 // showUse adds up the leases that have ended within this time, or all.
 func showUse(p *cli.Program, cmd *cobra.Command, o *historyOptions, since time.Duration) error {
-	if o.chart != "" && p.Views.Picture == nil {
+	if o.chart != "" && p.Views.Used == nil {
 		return p.BecomeView()
 	}
 	now := time.Now()
@@ -142,7 +141,7 @@ func showUse(p *cli.Program, cmd *cobra.Command, o *historyOptions, since time.D
 	use := trend.Sum(list, o.by, time.Local)
 	switch {
 	case o.chart != "":
-		picture, err := p.Views.Picture(trend.UseTable{By: o.by, Use: use}, strings.TrimPrefix(filepath.Ext(o.chart), "."))
+		picture, err := p.Views.Used(trend.UseTable{By: o.by, Use: use}, filepath.Ext(o.chart) == ".png", p.Host.Translated)
 		if err != nil {
 			return err
 		}

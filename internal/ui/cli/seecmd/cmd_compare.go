@@ -311,7 +311,7 @@ func showCompared(p *cli.Program, o *compareOptions, a *compared) error {
 	if o.chart == "" {
 		return nil
 	}
-	picture, err := p.Views.Compared(a.Quantities, strings.HasSuffix(o.chart, ".png"))
+	picture, err := p.Views.Compared(a.Quantities, strings.HasSuffix(o.chart, ".png"), p.Host.Translated)
 	if err == nil {
 		err = machine.WriteFile(o.chart, picture, 0o666)
 	}

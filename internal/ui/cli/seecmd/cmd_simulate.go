@@ -109,7 +109,7 @@ func showSimulation(p *cli.Program, cmd *cobra.Command, o *simulateOptions, args
 			return err
 		}
 	}
-	if o.chart != "" && p.Views.Chart == nil {
+	if o.chart != "" && p.Views.Waits == nil {
 		return p.BecomeView()
 	}
 	a := simulated{Schema: cli.SchemaOf(cmd)}
@@ -296,7 +296,7 @@ func writeSimulation(p *cli.Program, o *simulateOptions, results []sim.Result) e
 	if o.chart == "" {
 		return nil
 	}
-	picture, err := p.Views.Chart(results, strings.HasSuffix(o.chart, ".png"))
+	picture, err := p.Views.Waits(results, strings.HasSuffix(o.chart, ".png"), p.Host.Translated)
 	if err == nil {
 		err = machine.WriteFile(o.chart, picture, 0o666)
 	}
