@@ -108,6 +108,7 @@ func TestServePrometheus(t *testing.T) {
 	r.AddProcess(3, intruder.Process.Pid, 2<<30, fakegpu.Compute)
 	r.Set(0, "events", "0x40") // hw_thermal_slowdown
 	r.XID(3, 79)
+	r.Set(0, "energy_mj", "5000000")
 	waiting := r.cmd("run", "-q", "--gpus", "4", "--", "true")
 	if err := waiting.Start(); err != nil {
 		t.Fatal(err)
@@ -120,20 +121,38 @@ func TestServePrometheus(t *testing.T) {
 	})
 	tool(p.get("/metrics").body, "check", "metrics")
 	var board struct {
+		Templating struct {
+			List []struct{ Name, Query string }
+		}
 		Panels []struct {
-			Title   string
-			Targets []struct{ Expr string }
+			Title, Type string
+			Targets     []struct{ Expr string }
 		}
 	}
 	if err := json.Unmarshal(must(os.ReadFile(filepath.Join(dir, "gpuard-dashboard.json"))), &board); err != nil || len(board.Panels) == 0 {
 		t.Fatal(err)
 	}
 	prometheus := startPrometheus(t, filepath.Join(dir, "gpuard-scrape.yml"), rules)
+	kinds := map[string]int{}
 	for _, panel := range board.Panels {
+		kinds[panel.Type]++
 		for _, target := range panel.Targets {
-			eventually(t, panel.Title+" has data: "+target.Expr, func() bool { return strings.Contains(prometheus.query(target.Expr), `"value":[`) })
+			if strings.Count(target.Expr, "gpuard_") != strings.Count(target.Expr, `{instance=~"$machine"`) {
+				t.Errorf("%s is not limited to the chosen machines: %s", panel.Title, target.Expr)
+			}
+			expr := strings.ReplaceAll(target.Expr, "$machine", ".*")
+			eventually(t, panel.Title+" has data: "+expr, func() bool { return strings.Contains(prometheus.query(expr), `"value":[`) })
+			nowhere := strings.ReplaceAll(target.Expr, "$machine", "elsewhere")
+			if answer := prometheus.query(nowhere); strings.Contains(answer, `"value":[`) || !strings.Contains(answer, `"success"`) {
+				t.Errorf("%s of another machine: %s", panel.Title, answer)
+			}
 		}
 	}
+	if kinds["table"] != 1 || kinds["state-timeline"] != 2 || kinds["timeseries"] < 18 || len(board.Templating.List) != 2 || board.Templating.List[1].Query != "label_values(gpuard_gpu_info, instance)" {
+		t.Errorf("%v %v", kinds, board.Templating)
+	}
+	leased := prometheus.query(`sum by (instance, uuid) (2 * gpuard_gpu_state{state="leased"} or 3 * gpuard_gpu_state{state="shared"}) == 2`)
+	contains(t, leased, uuid(2))
 	same(t, "remove", run(t, r.cmd("setup", "prometheus", dir, "--remove")).code, 0)
 	for _, name := range []string{"gpuard-scrape.yml", "gpuard-alerts.yml", "gpuard-dashboard.json"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {

@@ -151,6 +151,7 @@ func filled(m, last gpu.Machine) gpu.Machine {
 		}
 		old := last.Devices[j]
 		d.Power, d.PowerLimit = cmp.Or(d.Power, old.Power), cmp.Or(d.PowerLimit, old.PowerLimit)
+		d.Energy = cmp.Or(d.Energy, old.Energy)
 		d.ECC, d.ECCCorrected, d.ECCUncorrected = old.ECC, old.ECCCorrected, old.ECCUncorrected
 		d.RemappedRows, d.RetiredPages, d.RecoveryAction = old.RemappedRows, old.RetiredPages, old.RecoveryAction
 		d.Fabric = old.Fabric

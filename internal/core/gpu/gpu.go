@@ -64,11 +64,13 @@ type Device struct {
 	MainMemory     *Bytes   // the machine's memory, of a device that has none of its own: the three above are nil then
 	MainAvailable  *Bytes   // the part of MainMemory that a program can have now without swapping (proc_meminfo(5))
 	Utilization    *float64 // 0..1
+	MemoryLoad     *float64 // part of the time in which its memory was read or written, 0..1
 	Temperature    *int     // Celsius
 	TempSlowdown   *int     // Celsius at which the driver starts to slow the device down
 	TempMargin     *int     // Celsius left before slowdown, where the driver reports a margin instead
 	Power          *float64 // watts
 	PowerLimit     *float64 // watts, enforced
+	Energy         *float64 // joules since the driver was loaded
 	ClockSM        *int     // MHz
 	ClockSMMax     *int     // MHz
 	ClockMemory    *int     // MHz

@@ -110,10 +110,12 @@ func (d *Device) file() record {
 // more are the keys of a device that a file may leave out.
 func (d *Device) more() []key {
 	return []key{
+		{"memory_utilization", false, fraction(&d.MemoryLoad, 1)},
 		{"temp_slowdown", false, integer(&d.TempSlowdown, -100, 300)},
 		{"temp_margin", false, integer(&d.TempMargin, -300, 300)},
 		{"power", false, fraction(&d.Power, 1e5)},
 		{"power_limit", false, fraction(&d.PowerLimit, 1e5)},
+		{"energy", false, fraction(&d.Energy, mostJoules)},
 		{"clock_sm", false, integer(&d.ClockSM, 0, 1e5)},
 		{"clock_sm_max", false, integer(&d.ClockSMMax, 0, 1e5)},
 		{"clock_memory", false, integer(&d.ClockMemory, 0, 1e5)},

@@ -56,6 +56,7 @@ func full(t *testing.T) Machine {
 	m.Extra = extraKeys{"site": json.RawMessage(`{"room":"<b>&"}`)}
 	d := &m.Devices[0]
 	d.Utilization, d.TempMargin, d.ClockMemory = new(0.25), new(50), new(1593)
+	d.MemoryLoad, d.Energy = new(0.125), new(1.5e9)
 	d.Integrated = new(false)
 	d.ClockEvents = []string{"sw_power_cap"}
 	d.RemappedRows = &RemappedRows{1, 2, true, false}

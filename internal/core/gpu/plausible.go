@@ -8,6 +8,7 @@ import "cmp"
 const (
 	mostCelsius   = 150       // silicon is damaged from about 125 on
 	mostWatts     = 10_000    // of a board
+	mostJoules    = 1e13      // of a board in 30 years
 	mostMegahertz = 100_000   // of a clock
 	mostMemory    = 64 << 40  // bytes of one device
 	mostCount     = 1<<32 - 2 // errors since the driver was loaded
@@ -37,6 +38,7 @@ func (d *Device) dropImplausible() {
 	keepWithin(&d.MemoryUsed, 0, most)
 	keepWithin(&d.MemoryReserved, 0, most)
 	keepWithin(&d.Utilization, 0, 1)
+	keepWithin(&d.MemoryLoad, 0, 1)
 	keepWithin(&d.Temperature, -mostCelsius, mostCelsius)
 	keepWithin(&d.TempSlowdown, 1, mostCelsius)
 	keepWithin(&d.TempMargin, -mostCelsius, 2*mostCelsius)
@@ -47,6 +49,7 @@ func (d *Device) dropImplausible() {
 	}
 	keepWithin(&d.Power, 0, mostWatts)
 	keepWithin(&d.PowerLimit, 0, mostWatts)
+	keepWithin(&d.Energy, 0, mostJoules)
 	keepWithin(&d.ClockSM, 0, mostMegahertz)
 	keepWithin(&d.ClockSMMax, 1, mostMegahertz)
 	keepWithin(&d.ClockMemory, 0, mostMegahertz)

@@ -98,9 +98,11 @@ type Device struct {
 	MainMemory     *gpu.Bytes   `json:"main_memory,omitempty"`    // of the machine, for a device that has no memory of its own
 	MainAvailable  *gpu.Bytes   `json:"main_available,omitempty"` // of main_memory, what can be had now without swapping
 	Utilization    *float64     `json:"utilization"`              // 0..1
+	MemoryLoad     *float64     `json:"memory_utilization"`       // part of the time in which its memory was read or written, 0..1
 	Temperature    *int         `json:"temperature"`              // Celsius
 	Power          *float64     `json:"power"`                    // watts
 	PowerLimit     *float64     `json:"power_limit"`              // watts
+	Energy         *float64     `json:"energy"`                   // joules since the driver was loaded
 	Margin         *int         `json:"temperature_margin"`       // Celsius left until the driver slows it down
 	Clock          *int         `json:"clock"`                    // MHz, of the multiprocessors
 	Throttled      []string     `json:"throttled"`                // why the driver lowers its clocks, in its own words; idle ones are not listed
@@ -244,7 +246,7 @@ func (v statusView) device(d *gpu.Device) Device {
 	out := Device{
 		Index: d.Index, UUID: d.UUID, Name: prose.Clean(d.Name), Vendor: d.Vendor, PCI: d.PCI,
 		MemoryTotal: d.MemoryTotal, MemoryUsed: d.MemoryUsed, MemoryReserved: d.MemoryReserved, MainMemory: d.MainMemory, MainAvailable: d.MainAvailable,
-		Utilization: d.Utilization, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit,
+		Utilization: d.Utilization, MemoryLoad: d.MemoryLoad, Temperature: d.Temperature, Power: d.Power, PowerLimit: d.PowerLimit, Energy: d.Energy,
 		Margin: margin(d), Clock: d.ClockSM, Throttled: throttled(d), MIG: []Device{},
 	}
 	out.Health, out.Why = health.Of(*d, v.now)

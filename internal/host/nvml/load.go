@@ -14,7 +14,7 @@ func (r *reader) readLoad(what gpu.What) {
 	if what&gpu.Deciding == 0 || !r.isEmpty() {
 		var busy utilization
 		if !r.gone() && r.ok("nvmlDeviceGetUtilizationRates", r.lib.call("nvmlDeviceGetUtilizationRates", r.handle, uintptr(unsafe.Pointer(&busy)))) {
-			d.Utilization = new(float64(busy.gpu) / 100)
+			d.Utilization, d.MemoryLoad = new(float64(busy.gpu)/100), new(float64(busy.memory)/100)
 		}
 	}
 	d.Temperature = r.temperature()
@@ -39,6 +39,11 @@ func (r *reader) readClocks() {
 func (r *reader) power() {
 	r.device.Power = watts(r.number("nvmlDeviceGetPowerUsage"))
 	r.device.PowerLimit = watts(r.number("nvmlDeviceGetEnforcedPowerLimit"))
+	var millijoules uint64 // since Volta
+	const energy = "nvmlDeviceGetTotalEnergyConsumption"
+	if !r.gone() && r.ok(energy, r.lib.call(energy, r.handle, uintptr(unsafe.Pointer(&millijoules)))) {
+		r.device.Energy = new(float64(millijoules) / 1000)
+	}
 }
 
 func watts(milliwatts *int) *float64 {

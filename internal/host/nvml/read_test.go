@@ -31,7 +31,7 @@ func same(t *testing.T, what string, got, want any) {
 func TestEverythingOfOneDevice(t *testing.T) {
 	d := fakegpu.New(t, fakegpu.A100(0), fakegpu.A100(1))
 	for key, value := range map[string]string{
-		"utilization": "37 12", "temperature": "61", "memory_used": "1024M", "power_mw": "251500", "clock_sm": "1200",
+		"utilization": "37 12", "temperature": "61", "memory_used": "1024M", "power_mw": "251500", "energy_mj": "9007199254740993", "clock_sm": "1200",
 		"events": "0x24", "ecc_corrected": "3", "ecc_uncorrected": "1", "remapped": "2 1 1 0", "retired": "4 5 1",
 		"recovery": "2", "persistence": "0", "compute_mode": "3", "numa": "1", "margin": "28", "minor": "7",
 	} {
@@ -48,8 +48,8 @@ func TestEverythingOfOneDevice(t *testing.T) {
 		Index: 1, UUID: "GPU-fa4e0000-0000-4000-8000-000000000001", Name: "NVIDIA A100-SXM4-80GB", Vendor: gpu.NVIDIA,
 		PCI: "0000:11:00.0", Minor: new(7),
 		MemoryTotal: new(81920 * gpu.MiB), MemoryUsed: new(1024 * gpu.MiB), MemoryReserved: new(600 * gpu.MiB),
-		Utilization: new(0.37), Temperature: new(61), TempSlowdown: new(89), TempMargin: new(28),
-		Power: new(251.5), PowerLimit: new(400.0), ClockSM: new(1200), ClockSMMax: new(1410), ClockMemory: new(1593),
+		Utilization: new(0.37), MemoryLoad: new(0.12), Temperature: new(61), TempSlowdown: new(89), TempMargin: new(28),
+		Power: new(251.5), PowerLimit: new(400.0), Energy: new(9007199254740993.0 / 1000), ClockSM: new(1200), ClockSMMax: new(1410), ClockMemory: new(1593),
 		ClockEvents: []string{"sw_power_cap", "sw_thermal_slowdown"},
 		ECC:         new(true), ECCCorrected: new(int64(3)), ECCUncorrected: new(int64(1)),
 		RemappedRows:   &gpu.RemappedRows{Correctable: 2, Uncorrectable: 1, Pending: true},

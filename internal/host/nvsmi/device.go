@@ -18,6 +18,7 @@ func (g *xmlGPU) device() gpu.Device {
 		MemoryUsed:     memory(g.Memory.Used),
 		MemoryReserved: memory(g.Memory.Reserved),
 		Utilization:    share(g.Util),
+		MemoryLoad:     share(g.MemUtil),
 		Temperature:    whole(g.Temp, "C"),
 		TempSlowdown:   whole(g.TempSlow, "C"),
 		TempMargin:     whole(g.TempLeft, "C"),

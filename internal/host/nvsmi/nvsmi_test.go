@@ -76,7 +76,7 @@ func TestParseOldDriver(t *testing.T) {
 	}
 	same(t, "V100", m.Devices[0], gpu.Device{
 		Index: 0, UUID: "GPU-11111111-2222-3333-4444-000000000470", Name: "Tesla V100-PCIE-32GB", Vendor: gpu.NVIDIA, PCI: "0000:3b:00.0", Minor: new(0),
-		MemoryTotal: new(32510 * gpu.MiB), MemoryUsed: new(1500 * gpu.MiB), Utilization: new(0.37), Temperature: new(61), TempSlowdown: new(87),
+		MemoryTotal: new(32510 * gpu.MiB), MemoryUsed: new(1500 * gpu.MiB), Utilization: new(0.37), MemoryLoad: new(0.04), Temperature: new(61), TempSlowdown: new(87),
 		Power: new(112.5), PowerLimit: new(200.0), ClockSM: new(1245), ClockSMMax: new(1380), ClockMemory: new(877),
 		ClockEvents: []string{"applications_clocks", "sw_power_cap"}, ECC: new(true), ECCCorrected: new(int64(3)), ECCUncorrected: new(int64(1)),
 		RetiredPages: &gpu.RetiredPages{SingleBit: 2, DoubleBit: 1, Pending: true}, Persistence: new(true), DisplayActive: new(false), ComputeMode: "exclusive_process",
@@ -101,7 +101,7 @@ func TestParseNewDriver(t *testing.T) {
 	}
 	want := gpu.Device{
 		Index: 0, UUID: "GPU-aaaaaaaa-0000-1111-2222-000000000550", Name: "NVIDIA H100 80GB HBM3", Vendor: gpu.NVIDIA, PCI: "0000:17:00.0", Minor: new(0),
-		MemoryTotal: new(81559 * gpu.MiB), MemoryUsed: new(61440 * gpu.MiB), MemoryReserved: new(551 * gpu.MiB), Utilization: new(0.98), Temperature: new(58), TempMargin: new(29),
+		MemoryTotal: new(81559 * gpu.MiB), MemoryUsed: new(61440 * gpu.MiB), MemoryReserved: new(551 * gpu.MiB), Utilization: new(0.98), MemoryLoad: new(0.98), Temperature: new(58), TempMargin: new(29),
 		Power: new(501.0), PowerLimit: new(700.0), ClockSM: new(1755), ClockSMMax: new(1980), ClockMemory: new(2619),
 		ClockEvents: []string{"sw_power_cap", "sw_thermal_slowdown", "display_clock_setting"}, ECC: new(true), ECCCorrected: new(int64(41)), ECCUncorrected: new(int64(55)),
 		RemappedRows: &gpu.RemappedRows{Correctable: 4, Uncorrectable: 2, Pending: true}, RecoveryAction: "drain_and_reset", Persistence: new(true), ComputeMode: "default", MIGMode: new(false),
@@ -110,7 +110,7 @@ func TestParseNewDriver(t *testing.T) {
 	idle := want
 	idle.Index, idle.UUID, idle.PCI, idle.Minor = 1, "GPU-aaaaaaaa-0000-1111-2222-000000000551", "10000:65:00.0", new(1)
 	idle.MemoryUsed, idle.Utilization, idle.Temperature, idle.TempMargin, idle.Power = new(gpu.Bytes(0)), new(0.0), new(32), new(55), new(70.1)
-	idle.ClockEvents, idle.RecoveryAction = []string{}, "none"
+	idle.ClockEvents, idle.RecoveryAction, idle.MemoryLoad = []string{}, "none", new(0.0)
 	same(t, "idle H100", m.Devices[1], idle)
 	first := m.Devices[0].UUID
 	same(t, "processes", m.Processes, []gpu.Process{
@@ -136,7 +136,7 @@ func TestSameCard(t *testing.T) {
 		t.Errorf("reserved: %v and %v", *got.MemoryReserved, *want.MemoryReserved)
 	}
 	same(t, "power", fmt.Sprintf("%.2f", *got.Power), fmt.Sprintf("%.2f", *want.Power))
-	got.MemoryReserved, got.Power, got.DisplayActive = want.MemoryReserved, want.Power, want.DisplayActive
+	got.MemoryReserved, got.Power, got.DisplayActive, got.MemoryLoad = want.MemoryReserved, want.Power, want.DisplayActive, want.MemoryLoad // the recording has none
 	same(t, "H200", got, want)
 }
 

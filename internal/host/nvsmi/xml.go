@@ -34,6 +34,7 @@ type xmlGPU struct {
 
 	Memory    xmlMemory `xml:"fb_memory_usage"`
 	Util      string    `xml:"utilization>gpu_util"`
+	MemUtil   string    `xml:"utilization>memory_util"`
 	Temp      string    `xml:"temperature>gpu_temp"`
 	TempSlow  string    `xml:"temperature>gpu_temp_slow_threshold"`
 	TempLeft  string    `xml:"temperature>gpu_temp_tlimit"`

@@ -35,7 +35,11 @@ func (d dcgm) Collect(out chan<- prometheus.Metric) {
 			if g.Vendor != gpu.NVIDIA || value == nil {
 				continue
 			}
-			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, *value,
+			kind := prometheus.GaugeValue
+			if m.counter {
+				kind = prometheus.CounterValue
+			}
+			out <- prometheus.MustNewConstMetric(desc, kind, *value,
 				strconv.Itoa(g.Index), uuidOf(g), strings.ToUpper(g.PCI), fmt.Sprintf("nvidia%d", g.Index), g.Name, d.site.Host, seen.Report.Driver)
 		}
 	}
@@ -44,27 +48,42 @@ func (d dcgm) Collect(out chan<- prometheus.Metric) {
 type dcgmReading struct {
 	name, help string
 	of         func(*status.Device) *float64
+	counter    bool
 }
 
 func dcgmReadings() []dcgmReading {
 	const mib = 1 << 20
+	gauge := func(name, help string, of func(*status.Device) *float64) dcgmReading {
+		return dcgmReading{name, help, of, false}
+	}
+	percent := func(part *float64) *float64 {
+		if part == nil {
+			return nil
+		}
+		return new(100 * *part)
+	}
+	inMiB := func(size *gpu.Bytes) *float64 {
+		if size == nil {
+			return nil
+		}
+		return new(float64(*size / mib))
+	}
 	return []dcgmReading{
-		{"DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", func(d *status.Device) *float64 {
-			if d.Utilization == nil {
+		gauge("DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", func(d *status.Device) *float64 { return percent(d.Utilization) }),
+		gauge("DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).", func(d *status.Device) *float64 { return percent(d.MemoryLoad) }),
+		gauge("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", func(d *status.Device) *float64 { return asFloat(d.Temperature) }),
+		gauge("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", func(d *status.Device) *float64 { return d.Power }),
+		{"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Total energy consumption since boot (in mJ).", func(d *status.Device) *float64 {
+			if d.Energy == nil {
 				return nil
 			}
-			return new(100 * *d.Utilization)
-		}},
-		{"DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", func(d *status.Device) *float64 { return asFloat(d.Temperature) }},
-		{"DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", func(d *status.Device) *float64 { return d.Power }},
-		{"DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", func(d *status.Device) *float64 { return asFloat(d.Clock) }},
-		{"DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", func(d *status.Device) *float64 {
-			if d.MemoryUsed == nil {
-				return nil
-			}
-			return new(float64(*d.MemoryUsed / mib))
-		}},
-		{"DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", func(d *status.Device) *float64 {
+			return new(1000 * *d.Energy)
+		}, true},
+		gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", func(d *status.Device) *float64 { return asFloat(d.Clock) }),
+		gauge("DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", func(d *status.Device) *float64 { return inMiB(d.MemoryUsed) }),
+		gauge("DCGM_FI_DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB).", func(d *status.Device) *float64 { return inMiB(d.MemoryReserved) }),
+		gauge("DCGM_FI_DEV_FB_TOTAL", "Framebuffer memory in all (in MiB).", func(d *status.Device) *float64 { return inMiB(d.MemoryTotal) }),
+		gauge("DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", func(d *status.Device) *float64 {
 			if d.MemoryUsed == nil || d.MemoryTotal == nil {
 				return nil
 			}
@@ -73,13 +92,13 @@ func dcgmReadings() []dcgmReading {
 				free -= *d.MemoryReserved
 			}
 			return new(float64(max(0, free) / mib))
-		}},
-		{"DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", func(d *status.Device) *float64 {
+		}),
+		gauge("DCGM_FI_DEV_XID_ERRORS", "Value of the last XID error encountered.", func(d *status.Device) *float64 {
 			if len(d.XIDs) == 0 {
 				return new(0.0)
 			}
 			return new(float64(d.XIDs[len(d.XIDs)-1].Code))
-		}},
+		}),
 	}
 }
 

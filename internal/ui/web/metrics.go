@@ -149,6 +149,7 @@ func (e exposition) loads(s *status.Report) {
 	}{
 		{"gpuard_gpu_utilization_ratio", "Load of a device, 0 to 1.", func(d status.Device) *float64 { return d.Utilization }},
 		{"gpuard_gpu_memory_total_bytes", "Memory of a device.", func(d status.Device) *float64 { return size(d.MemoryTotal) }},
+		{"gpuard_gpu_memory_utilization_ratio", "Part of the time in which the memory of a device was read or written.", func(d status.Device) *float64 { return d.MemoryLoad }},
 		{"gpuard_gpu_memory_used_bytes", "Memory of a device in use.", func(d status.Device) *float64 { return size(d.MemoryUsed) }},
 		{"gpuard_gpu_temperature_celsius", "Temperature of a device.", func(d status.Device) *float64 { return asFloat(d.Temperature) }},
 		{"gpuard_gpu_temperature_margin_celsius", "Degrees left until the driver slows the device down.", func(d status.Device) *float64 { return asFloat(d.Margin) }},
@@ -160,6 +161,12 @@ func (e exposition) loads(s *status.Report) {
 			if v := m.of(d); v != nil {
 				add(*v, "uuid", uuidOf(&d))
 			}
+		}
+	}
+	energy := e.metric("gpuard_gpu_energy_joules_total", "counter", "Energy that a device has taken since the driver was loaded.")
+	for _, d := range s.Devices {
+		if d.Energy != nil {
+			energy(*d.Energy, "uuid", uuidOf(&d))
 		}
 	}
 	clock := e.metric("gpuard_gpu_clock_hertz", "gauge", "Clock of the multiprocessors of a device.")

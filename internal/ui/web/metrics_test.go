@@ -37,12 +37,13 @@ func TestMetricsOfSickDevices(t *testing.T) {
 	}
 	s := status.Report{Taken: now, Devices: []status.Device{
 		{Index: 0, Vendor: gpu.NVIDIA, Use: status.Busy, Health: "unknown"}, {Index: 1, Vendor: gpu.NVIDIA, Use: status.Busy, Health: "unknown"},
-		{Index: 2, Vendor: gpu.NVIDIA, UUID: "GPU-2", Use: status.Shared, Health: "ok", Utilization: &load, Leases: []status.Lease{lease("ann"), lease("bob"), lease("bob")}},
+		{Index: 2, Vendor: gpu.NVIDIA, UUID: "GPU-2", Use: status.Shared, Health: "ok", Utilization: &load, MemoryLoad: new(0.25), Energy: new(1500.5), MemoryTotal: new(gpu.Bytes(80 << 30)), MemoryReserved: new(gpu.Bytes(600 << 20)), Leases: []status.Lease{lease("ann"), lease("bob"), lease("bob")}},
 	}}
 	s.Devices = append(s.Devices, status.Device{Index: 3, Vendor: gpu.NVIDIA, UUID: "GPU-3", Use: status.Free, Health: health.Unhealthy},
 		status.Device{Index: 4, Vendor: gpu.NVIDIA, UUID: "GPU-4", Use: status.Unknown, Health: health.OK})
 	text := scrape(t, quiet(t), observe.Seen{At: now, Report: s, Uses: []trend.Ended{{Lease: "k3f9", User: "ann", Devices: []trend.Used{{UUID: "GPU-2", Busy: 30, Idle: 90}}}}})
-	for _, want := range []string{`gpuard_gpu_state{state="busy",uuid="index-0"} 1`, `gpuard_gpu_state{state="busy",uuid="index-1"} 1`, `gpuard_gpu_utilization_ratio{uuid="GPU-2"} 0.5`,
+	for _, want := range []string{`gpuard_gpu_state{state="busy",uuid="index-0"} 1`, `gpuard_gpu_state{state="busy",uuid="index-1"} 1`, `gpuard_gpu_utilization_ratio{uuid="GPU-2"} 0.5`, `gpuard_gpu_memory_utilization_ratio{uuid="GPU-2"} 0.25`, `gpuard_gpu_energy_joules_total{uuid="GPU-2"} 1500.5`,
+		`# TYPE gpuard_gpu_energy_joules_total counter`, `# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter`, `# TYPE DCGM_FI_DEV_FB_TOTAL gauge`,
 		`gpuard_gpu_state{state="unhealthy",uuid="GPU-3"} 1`, `gpuard_gpu_state{state="free",uuid="GPU-3"} 0`, `gpuard_gpu_state{state="unknown",uuid="GPU-4"} 1`,
 		`gpuard_lease_info{job="train",kind="share",lease="k3f9",quota_enforcement="",user="ann",uuid="GPU-2"} 1`, `gpuard_lease_memory_quota_bytes{lease="k3f9",user="bob",uuid="GPU-2"}`,
 		`gpuard_lease_idle_seconds_total{lease="k3f9",user="ann",uuid="GPU-2"} 90`, `gpuard_lease_busy_seconds_total{lease="k3f9",user="ann",uuid="GPU-2"} 30`} {
@@ -61,5 +62,21 @@ func TestMetricsOfSources(t *testing.T) {
 		observe.Source{Name: "other", Gauges: gauges, Read: func(context.Context) (any, error) { return nil, context.Canceled }})
 	if text := scrape(t, s, observe.Seen{At: time.Now()}); !strings.Contains(text, `gpuard_jobs{state="pending"} 3`) {
 		t.Error(text)
+	}
+}
+
+// TestDCGMReadings: memory in all, what of it is reserved, the energy and the work of the memory have the names of dcgm-exporter.
+func TestDCGMReadings(t *testing.T) {
+	d := status.Device{Index: 0, Vendor: gpu.NVIDIA, UUID: "GPU-1", Use: status.Free, Health: health.OK, MemoryLoad: new(0.25), Energy: new(1500.5), MemoryTotal: new(80 * gpu.GiB), MemoryReserved: new(600 * gpu.MiB), MemoryUsed: new(20 * gpu.GiB)}
+	text := scrape(t, quiet(t), observe.Seen{At: time.Now(), Report: status.Report{Devices: []status.Device{d}}})
+	for _, want := range []string{"DCGM_FI_DEV_FB_TOTAL|81920", "DCGM_FI_DEV_FB_RESERVED|600", "DCGM_FI_DEV_FB_USED|20480", "DCGM_FI_DEV_FB_FREE|60840", "DCGM_FI_DEV_MEM_COPY_UTIL|25", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION|1.5005e+06"} {
+		name, value, _ := strings.Cut(want, "|")
+		found := false
+		for line := range strings.Lines(text) {
+			found = found || strings.HasPrefix(line, name+"{") && strings.HasSuffix(line, "} "+value+"\n")
+		}
+		if !found {
+			t.Errorf("no %s of %s in\n%s", value, name, text)
+		}
 	}
 }

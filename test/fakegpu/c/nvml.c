@@ -104,6 +104,7 @@ bool splits(int gpu)
 }
 
 READING(nvmlDeviceGetPowerUsage, unsigned int, "power_mw")
+READING(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, "energy_mj")
 READING(nvmlDeviceGetEnforcedPowerLimit, unsigned int, "power_limit_mw")
 READING(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, "events")
 READING(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, "events")
