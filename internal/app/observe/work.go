@@ -112,3 +112,23 @@ func ordered(list []Worker) (out []Worker) {
 	add(0, 0)
 	return out
 }
+
+// Computer is what the whole of a computer has and uses, beside its devices. What is not known is 0.
+type Computer struct {
+	Processors  int
+	Worked      time.Duration // by all processors, since boot
+	Memory, Use gpu.Bytes
+}
+
+// ReadComputer reads it; of an invented machine nothing is known.
+func ReadComputer(host *machine.Host) (c Computer) {
+	if !host.Hardware() {
+		return c
+	}
+	c.Processors, c.Worked = host.Proc.Processors()
+	all, available, err := host.Proc.MainMemory()
+	if err == nil {
+		c.Memory, c.Use = all, all-available
+	}
+	return c
+}

@@ -52,7 +52,13 @@ func TestWorkers(t *testing.T) {
 	if first.Memory < 100*gpu.KiB || first.Memory > gpu.GiB {
 		t.Errorf("%d bytes", first.Memory)
 	}
+	if c := ReadComputer(host); c.Processors < 1 || c.Worked < time.Second || c.Memory < gpu.MiB || c.Use <= 0 || c.Use >= c.Memory {
+		t.Errorf("%+v", c)
+	}
 	host.Machine = "demo"
+	if c := ReadComputer(host); c != (Computer{}) {
+		t.Errorf("of an invented machine: %+v", c)
+	}
 	if got := Workers(host, &s); len(got) != 0 {
 		t.Errorf("on an invented machine: %+v", got)
 	}

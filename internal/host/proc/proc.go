@@ -248,6 +248,30 @@ func (f FS) Resident(pid int) gpu.Bytes {
 	return gpu.Bytes(pages) * gpu.Bytes(os.Getpagesize()) //nolint:gosec // a page is small
 }
 
+// Processors are how many the machine has, and the time that all together have worked since boot (proc_stat(5)); 0 where that is not known.
+func (f FS) Processors() (count int, worked time.Duration) {
+	text, err := f.readFile(1<<20, "stat")
+	if err != nil {
+		return 0, 0
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) < 5 || !strings.HasPrefix(fields[0], "cpu"):
+		case fields[0] != "cpu":
+			count++
+		default: // user, nice, system; idle and waiting for a disk are no work
+			for _, i := range []int{1, 2, 3, 6, 7} {
+				if i < len(fields) {
+					n, _ := strconv.ParseUint(fields[i], 10, 63)
+					worked += span(n)
+				}
+			}
+		}
+	}
+	return count, worked
+}
+
 // BootID is the id of this boot of the machine (random(4), boot_id).
 func (f FS) BootID() (string, error) {
 	b, err := f.readFile(128, "sys", "kernel", "random", "boot_id")

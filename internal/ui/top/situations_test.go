@@ -188,7 +188,11 @@ func screenOf(l *lab, width, height int, done *[]string) model {
 				workers[id] = append(workers[id], w)
 			}
 		}
-		m.count(workers, r.Taken)
+		whole := observe.Computer{Processors: 64, Worked: time.Duration(i) * 12400 * time.Millisecond, Memory: 503 * gpu.GiB, Use: 121 * gpu.GiB}
+		if i == 0 {
+			whole.Worked = 1
+		}
+		m.count(workers, whole, r.Taken)
 	}
 	m.queue = l.queue
 	return m

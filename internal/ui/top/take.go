@@ -20,6 +20,8 @@ type memory struct {
 	counted map[worked]time.Duration
 	readAt  time.Time
 	works   map[string]work // by lease
+	whole   observe.Computer
+	busy    float64 // processors of the computer; -1 not known yet
 }
 
 // worked names one process for ever.
@@ -123,7 +125,7 @@ func (m *memory) rate(w observe.Worker) float64 {
 }
 
 // count takes a reading of processes in: what a processor did is the difference to the one before.
-func (m *memory) count(workers map[string][]observe.Worker, at time.Time) {
+func (m *memory) count(workers map[string][]observe.Worker, whole observe.Computer, at time.Time) {
 	if !at.After(m.readAt) {
 		return
 	}
@@ -144,6 +146,11 @@ func (m *memory) count(workers map[string][]observe.Worker, at time.Time) {
 		}
 		works[id] = sum
 	}
+	m.busy = -1
+	if m.whole.Worked > 0 && !m.readAt.IsZero() {
+		m.busy = max(0, float64(whole.Worked-m.whole.Worked)/float64(passed))
+	}
+	m.whole = whole
 	m.workers, m.counted, m.rates, m.works, m.readAt = workers, counted, rates, works, at
 }
 

@@ -74,9 +74,10 @@ type watcher struct {
 	sources  []observe.Source
 	me       string
 
-	last    time.Time // when that was read
-	workers map[string][]observe.Worker
-	queue   queueSeen
+	last     time.Time // when that was read
+	workers  map[string][]observe.Worker
+	computer observe.Computer
+	queue    queueSeen
 }
 
 // besideEvery is the time between two readings of the processes and the queue.
@@ -92,9 +93,10 @@ func (w *watcher) await() tea.Msg {
 	if now := time.Now(); now.Sub(w.last) >= besideEvery {
 		w.last = now
 		w.workers = observe.Workers(w.observer.Host, &seen.Report)
+		w.computer = observe.ReadComputer(w.observer.Host)
 		w.queue = readQueue(w.ctx, w.sources, w.me)
 	}
-	return reading{seen, w.workers, w.queue, w.last}
+	return reading{seen, w.workers, w.computer, w.queue, w.last}
 }
 
 // model is what the screen shows; update makes the next one of it.
@@ -130,10 +132,11 @@ type model struct {
 // Messages of our own.
 type (
 	reading struct {
-		seen    observe.Seen
-		workers map[string][]observe.Worker
-		queue   queueSeen
-		at      time.Time // of the workers
+		seen     observe.Seen
+		workers  map[string][]observe.Worker
+		computer observe.Computer
+		queue    queueSeen
+		at       time.Time // of what was read beside it
 	}
 	outcome string
 )
@@ -169,7 +172,7 @@ func (m model) update(message tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case reading:
 		m.take(x.seen)
-		m.count(x.workers, x.at)
+		m.count(x.workers, x.computer, x.at)
 		m.queue = x.queue
 		return m, tea.Batch(m.await, m.refreshLog())
 	case logRead:

@@ -62,6 +62,9 @@ func (v *frame) head() []string {
 		groups = append(groups, v.headPart(i, text))
 	}
 	clock := v.seen.Report.Taken.Local().Format("15:04:05")
+	if whole := v.computer(); whole != "" && v.width >= 120 {
+		clock = whole + "  " + clock
+	}
 	var lines []string
 	line, width := "", 0
 	for i := range groups {
@@ -78,7 +81,7 @@ func (v *frame) head() []string {
 	}
 	lines = append(lines, strings.Split(ansi.Wrap(line, v.width, ""), "\n")...)
 	for i := range lines { // where there is room for it
-		gap := v.width - ansi.StringWidth(lines[i]) - len(clock)
+		gap := v.width - ansi.StringWidth(lines[i]) - ansi.StringWidth(clock)
 		if gap >= 2 {
 			lines[i] += strings.Repeat(" ", gap) + v.theme.faint(clock)
 			break
@@ -88,6 +91,15 @@ func (v *frame) head() []string {
 		lines = append(lines, v.theme.paint("! "+v.say(v.seen.Trouble), v.theme.bad))
 	}
 	return lines
+}
+
+// computer is what the whole computer uses beside its devices; "" where that is not known.
+func (v *frame) computer() string {
+	c := &v.whole
+	if c.Processors == 0 || c.Memory == 0 || v.busy < 0 {
+		return ""
+	}
+	return fmt.Sprintf("CPU %.1f/%d  %s %s/%s", v.busy, c.Processors, v.say("RAM"), short(c.Use), short(c.Memory))
 }
 
 // headPart colours one group of the first line.

@@ -186,6 +186,9 @@ func (v *tables) jobColumns() []column {
 	}
 	gpus.width, gpus.text = 8, func(r *row) string { return gpusOf(r, 8) }
 	curve.width, curve.text = 20, func(r *row) string { return curveOf(v.curves[r.id], 20) }
+	if v.width < 150 {
+		return []column{gpus, user, job, load, curve, memory, processors, resident, since, end}
+	}
 	job.width = 26
 	id := column{title: "LEASE", width: 7, text: func(r *row) string { return r.name }}
 	line := column{title: "COMMAND", text: func(r *row) string { return r.line }, paint: v.paintFaint}
