@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/status"
 	"gpuard/internal/core/trend"
 )
 
@@ -159,5 +160,24 @@ func TestFairWords(t *testing.T) {
 	n := len(rows)
 	if rows[n-3].end != "stopped" || rows[n-2].end != "rule" || !strings.Contains(rows[n-3].remark, "kill -CONT") {
 		t.Errorf("%+v", rows[n-3:])
+	}
+}
+
+// TestSlices: a split GPU says how many of its slices are free and who has the others; each lease names its slice.
+func TestSlices(t *testing.T) {
+	l := newLab(1, "NVIDIA A100-SXM4-80GB", 80*gpu.GiB)
+	d := &l.report.Devices[0]
+	for i := range 3 {
+		d.MIG = append(d.MIG, status.Device{Index: i, UUID: gpu.UUID(fmt.Sprint("MIG-", i)), Profile: "2g.20gb", Use: status.Free, Health: "ok", MemoryTotal: new(20 * gpu.GiB)})
+	}
+	began := noon.Add(-time.Hour)
+	d.MIG[1].Use = status.Leased
+	d.MIG[1].Leases = []status.Lease{{ID: "k1", User: "zoe", Command: "train.py", PID: 1, Since: &began}}
+	m := screenOf(l, 80, 24, nil)
+	text := ansi.Strip(m.View().Content)
+	for _, want := range []string{"2 of 3 free", "split 2 free zoe", "0:1   zoe", "zoe───"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
 	}
 }

@@ -155,6 +155,9 @@ func trouble(l *lab) {
 	d[7].Health, d[7].Why, d[7].Reason = health.Unhealthy, []string{"GPU is lost"}, "unhealthy: GPU is lost"
 	d[7].Utilization, d[7].MemoryUsed, d[7].Temperature, d[7].Power = nil, nil, nil, nil
 	l.wave(6, 30, 0, 0.57)
+	for i := len(l.minutes) - 20; i < len(l.minutes); i++ { // nobody reads a device that is lost
+		delete(l.minutes[i].Devices, d[7].UUID)
+	}
 }
 
 // screenOf is a model with the readings of a lab.

@@ -238,11 +238,24 @@ func (v *deviceView) use(d *status.Device) string {
 	if d.Health != health.OK && len(d.Why) == 0 { // else the lines below say it
 		said += " " + v.theme.paint(string(d.Health), v.theme.bad)
 	}
+	if free := freeSlices(d); free > 0 {
+		said += " " + bold(v.theme.paint(v.say(fmt.Sprintf("%d free", free)), v.theme.good))
+	}
 	names := v.usersOf(d)
 	if len(names) > 0 {
 		said += " " + strings.Join(names, ",")
 	}
 	return ansi.Truncate(said, v.c.whose, "…")
+}
+
+// freeSlices is how many slices of a device are free.
+func freeSlices(d *status.Device) (free int) {
+	for i := range d.MIG {
+		if d.MIG[i].State() == string(status.Free) {
+			free++
+		}
+	}
+	return free
 }
 
 // usersOf are who has a device, or uses it without a lease, in their colours. Who should not, or uses too much, is marked.
