@@ -114,6 +114,24 @@ func TestAnswers(t *testing.T) {
 			l.lease("alice", "bert", 0, 0)
 			l.waits("dave", 1)
 		}, "1 of 2 free · 1 waits, the next gets GPU 1 now · nothing is broken", "1 free"},
+		{"free, and any of them", "demo:3xL4", func(l *lab) {
+			l.lease("alice", "bert", 0, 0)
+			l.waits("dave", 1)
+		}, "2 of 3 free · 1 waits, the next starts now · nothing is broken", "2 free"},
+		{"one of two", "demo:3xL4", func(l *lab) {
+			l.lease("alice", "bert", 2*time.Hour, 0, 2)
+			l.lease("bob", "eval", 0, 1)
+			l.waits("dave", 1)
+		}, "0 of 3 free · 1 waits, the next gets GPU 0/2 at about 13:00 (end of bert) · nothing is broken", "0 free"},
+		{"two of three", "demo:3xL4", func(l *lab) {
+			l.lease("alice", "bert", 2*time.Hour, 0, 1, 2)
+			l.waits("dave", 2)
+		}, "0 of 3 free · 1 waits, the next gets 2 GPUs at about 13:00 (end of bert) · nothing is broken", "0 free"},
+		{"beside a drained one", "demo:2xL4", func(l *lab) {
+			l.lease("alice", "bert", 0, 0)
+			l.Devices[1].Drained = "new fan (root)"
+			l.waits("dave", 1)
+		}, "0 of 2 free · 1 waits, the next waits for the end of bert, which is not known · 1 drained", "0 free"},
 		{"a rule", "demo:2xL4", func(l *lab) {
 			l.lease("alice", "bert", 0, 0)
 			l.waits("alice", 1).Max = 1

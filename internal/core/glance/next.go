@@ -19,7 +19,7 @@ type Start struct {
 	At      time.Time // zero: not known
 	Guess   bool      // by an estimate; else it is a limit, and may be earlier
 	Now     bool      // enough is free for it
-	Places  []int     // devices that it gets, in the devices of the report; empty where At is not known
+	Places  []int     // devices that it gets, or gets some of, in the devices of the report; empty where At is not known
 	Command string    // of the lease whose end it waits for; "" none, or which one is not known
 	User    string    // of that lease
 	Lease   string    // of that lease
@@ -145,45 +145,61 @@ func nextOf(s *status.Report) *Start {
 		next.Text = "the next waits until somebody frees a GPU"
 		return next
 	}
-	next.fill(s, spots, can[:w.Count], when)
+	next.fill(s, spots, can[:usable], w.Count, when)
 	return next
 }
 
-// fill says when the request gets these spots, of which the last is free last.
-func (n *Start) fill(s *status.Report, spots []spot, gets []int, when map[int]release) {
-	last := when[gets[len(gets)-1]]
+// fill says when the request gets count of these spots, which are in the order in which they get free.
+func (n *Start) fill(s *status.Report, spots []spot, can []int, count int, when map[int]release) {
+	last := when[can[count-1]]
 	if last.lease != nil {
 		n.Command, n.User, n.Lease = last.lease.Command, last.lease.User, last.lease.ID
 	}
 	if last.at == queue.Unknown {
 		n.Text = "the next waits for an end that is not known"
-		if endless(gets, when) == 1 && len(gets) == len(when) {
+		if endless(can[:count], when) == 1 && count == len(can) {
 			n.Text = "the next waits for the end of " + n.Command + ", which is not known"
 			return
 		}
 		n.Command, n.User, n.Lease = "", "", "" // any of several
 		return
 	}
-	var names []string
-	for _, at := range slices.Sorted(slices.Values(gets)) {
+	some := count
+	for some < len(can) && when[can[some]].at == last.at { // as well as the last one
+		some++
+	}
+	for _, at := range slices.Sorted(slices.Values(can[:some])) {
 		n.Places = append(n.Places, spots[at].place)
-		name := spots[at].name
-		if len(names) > 0 {
-			name = strings.TrimPrefix(name, "GPU ")
-		}
-		names = append(names, name)
 	}
 	n.At, n.Now = time.Unix(0, last.at).In(s.Now.Location()), last.lease == nil
-	n.Text = "the next gets " + strings.Join(names, ", ")
+	what := gets(spots, can[:some], count)
 	switch clock := prose.ClockTime(n.At, s.Now); {
+	case n.Now && some > count:
+		n.Text = "the next starts now"
 	case n.Now:
-		n.Text += " now"
+		n.Text = fmt.Sprintf("the next gets %s now", what)
 	case last.guess:
 		n.Guess = true
-		n.Text += fmt.Sprintf(" at about %s (end of %s)", clock, n.Command)
+		n.Text = fmt.Sprintf("the next gets %s at about %s (end of %s)", what, clock, n.Command)
 	default:
-		n.Text += fmt.Sprintf(" by %s (end of %s)", clock, n.Command)
+		n.Text = fmt.Sprintf("the next gets %s by %s (end of %s)", what, clock, n.Command)
 	}
+}
+
+// gets names the spots that a request gets: "GPU 2, 3", "GPU 2/3" for one of both, "3 GPUs" for so many of more.
+func gets(spots []spot, can []int, count int) string {
+	between := ", "
+	switch {
+	case len(can) > count && count > 1:
+		return prose.Count(count, "GPU")
+	case len(can) > count:
+		between = "/"
+	}
+	var names []string
+	for _, at := range slices.Sorted(slices.Values(can)) {
+		names = append(names, strings.TrimPrefix(spots[at].name, "GPU "))
+	}
+	return "GPU " + strings.Join(names, between)
 }
 
 // endless is how many leases of these spots have no known end.
