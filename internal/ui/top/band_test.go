@@ -1,11 +1,14 @@
 package top
 
 import (
+	"errors"
 	"fmt"
+	"image/color"
 	"strings"
 	"testing"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/ansi"
 
 	"gpuard/internal/core/gpu"
@@ -179,5 +182,46 @@ func TestSlices(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+}
+
+// TestBackground: a terminal that tells a light background gets the light theme, unless another one was asked for.
+func TestBackground(t *testing.T) {
+	for _, asks := range []bool{true, false} {
+		m := screenOf(situation("laptop"), 80, 24, nil)
+		m.asks = asks
+		next, _ := m.Update(tea.BackgroundColorMsg{Color: color.White})
+		if got := next.(model).theme.name; (got == "light") != asks {
+			t.Errorf("asks %v: %s", asks, got)
+		}
+		next, _ = m.Update(tea.BackgroundColorMsg{Color: color.Black})
+		if got := next.(model).theme.name; got != "dark" {
+			t.Errorf("asks %v: %s", asks, got)
+		}
+	}
+}
+
+// TestLogStaysClosed: an answer that comes after its log was closed does not open it again; lines that are added do not move what is read
+// above them; and what was read stays when the job has ended.
+func TestLogStaysClosed(t *testing.T) {
+	m := screenOf(situation("day"), 80, 24, nil)
+	lines := strings.Split(strings.Repeat("line\n", 99)+"last", "\n")
+	m.showLog(logRead{name: "7", title: "job 7", lines: lines})
+	if m.log != nil {
+		t.Fatal("it was opened by a late answer")
+	}
+	m.showLog(logRead{name: "7", title: "job 7", opens: true, lines: lines})
+	m = typed(m, "k", "k")
+	if m.log == nil || m.log.up != 2 {
+		t.Fatalf("%+v", m.log)
+	}
+	m.showLog(logRead{name: "7", title: "job 7", lines: append(lines, "more")})
+	m.showLog(logRead{name: "7", err: errors.New("it has ended")})
+	if m.log == nil || m.log.up != 3 || len(m.log.lines) != 101 {
+		t.Errorf("%d above the end of %d lines", m.log.up, len(m.log.lines))
+	}
+	m.showLog(logRead{name: "8", lines: lines})
+	if m.log.name != "7" {
+		t.Error("another log is shown")
 	}
 }

@@ -67,6 +67,8 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 		m.by = (m.by + 1) % len(orders())
 	case "S":
 		m.by = (m.by + len(orders()) - 1) % len(orders())
+	case "R":
+		m.backwards = !m.backwards
 	case "/", "f":
 		m.input = &input{what: "filter", text: m.filter}
 	case "u":

@@ -116,6 +116,7 @@ type model struct {
 
 	width, height int
 	by            int // index of the order
+	backwards     bool
 	span          int // index of the time of the bands
 	byUser        bool
 	tree          bool
@@ -201,6 +202,9 @@ func (m *model) order() string { return orders()[m.by] }
 // lists are the rows of what runs and of what waits.
 func (m *model) lists() (running, waiting []row) {
 	running = sorted(m.lister().running(), m.order(), m.filter, m.user)
+	if m.backwards {
+		slices.Reverse(running)
+	}
 	if m.tree {
 		running = treeOf(running, m.workers, m.rate)
 	}

@@ -211,7 +211,7 @@ func (v *frame) footKeys() []string {
 			end = "r " + v.say("release")
 		}
 	}
-	parts := []string{"s " + v.say("sort") + ":" + v.order(), "u " + v.sayWord(show), "/ " + filter, "t " + v.say("tree"), end, "o " + v.say("log"), "d " + v.say("drain"), "+- " + spanText(spans()[v.span])}
+	parts := []string{"s " + v.say("sort") + ":" + v.order() + map[bool]string{true: "↑"}[v.backwards], "u " + v.sayWord(show), "/ " + filter, "t " + v.say("tree"), end, "o " + v.say("log"), "d " + v.say("drain"), "+- " + spanText(spans()[v.span])}
 	if v.width >= 100 {
 		parts = append([]string{"↑↓ " + v.say("choose")}, parts...)
 		parts = append(parts, "c "+v.say("colours"), "T "+v.say("theme"))

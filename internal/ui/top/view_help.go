@@ -14,6 +14,7 @@ func (v *frame) keys() (lines []string) {
 	for _, k := range [][2]string{
 		{"↑ ↓ PgUp PgDn Home End", "choose a row"},
 		{"s S", "sort by GPU, user, load, memory, CPU or age"},
+		{"R", "turn the order round"},
 		{"/", "show only rows with a text; Esc shows all"},
 		{"u", "show one user: you, then the others, then all"},
 		{"t", "show the processes of each job as a tree"},
