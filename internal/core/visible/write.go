@@ -64,6 +64,45 @@ func writeOver(env Env, targets []Target, ids job.IDs, m gpu.Machine) []Var {
 		dev := t.forJob(targets)
 		out = append(out, Var{Name: "DEV", Value: dev, Unset: dev == ""})
 	}
+	out = append(out, writeJAX(env, len(targets) == 0)...)
+	if mujoco, given := env.Lookup(mujocoVariable); given && mujoco != "" {
+		// Without it MuJoCo draws on the device that the list of CUDA shows first (google-deepmind/mujoco: python/mujoco/egl/__init__.py).
+		out = append(out, Var{Name: mujocoVariable, Unset: true})
+	}
+	return append(out, writeContained(env, out)...)
+}
+
+const (
+	mujocoVariable = "MUJOCO_EGL_DEVICE_ID"
+	jaxVariable    = "JAX_PLATFORMS"
+)
+
+// writeJAX keeps JAX on the CPU where no device is given: a JAX that was told to use CUDA, or has its plugin, ends or warns
+// otherwise (docs.jax.dev, "Configuration options": jax_platforms). A job with devices that is started within such a one does
+// not inherit that.
+func writeJAX(env Env, none bool) []Var {
+	if none {
+		return []Var{{Name: jaxVariable, Value: "cpu"}}
+	}
+	platforms, _ := env.Lookup(jaxVariable)
+	given, isJob := env.Lookup("GPUARD_GPUS")
+	if platforms == "cpu" && isJob && given == "" {
+		return []Var{{Name: jaxVariable, Unset: true}}
+	}
+	return nil
+}
+
+// writeContained gives an inherited variable for the inside of an Apptainer or Singularity container the value that the job has
+// outside: it would count more there (apptainer.org, user guide: "Environment and Metadata").
+func writeContained(env Env, vars []Var) (out []Var) {
+	for _, v := range vars {
+		for _, prefix := range []string{"APPTAINERENV_", "SINGULARITYENV_"} {
+			_, given := env.Lookup(prefix + v.Name)
+			if given {
+				out = append(out, Var{Name: prefix + v.Name, Value: v.Value, Unset: v.Unset})
+			}
+		}
+	}
 	return out
 }
 
