@@ -43,6 +43,7 @@ func layerTable() []layer {
 		{core + "display", []string{core + "prose", core + "gpu"}},
 		{core + "devfile", []string{core + "prose", core + "gpu"}},
 		{core + "quota", []string{core + "prose", core + "gpu", core + "job", core + "visible"}},
+		{core + "isolate", []string{core + "prose", core + "gpu", core + "job"}},
 		{core + "ranks", []string{core + "prose", core + "gpu", core + "visible", core + "compat", core + "launchers"}},
 		{core + "verify", []string{core + "prose", core + "gpu"}},
 		{core + "leftover", []string{core + "prose", core + "gpu", core + "display"}},
@@ -74,6 +75,7 @@ func layerTable() []layer {
 		{"internal/host/sys", []string{"internal/host/timens"}}, // what several of host repeat about the system
 		{"internal/host/filelimit", nil},                        // so that it begins before the package syscall
 		{"internal/host/crash", []string{"internal/host/filelimit"}},
+		{"internal/host/isolation", []string{core + "*", "internal/host/sys", "internal/host/filelimit"}},
 		{"internal/host/launch", []string{core + "*", "internal/host/sys", "internal/host/timens", "internal/host/interrupt"}}, // both die of a signal
 		{"internal/host/*", []string{core + "*", "internal/host/sys", "internal/host/timens"}},
 		// app, from the lowest: what every use case shares, then the use cases, which do not know each other but for

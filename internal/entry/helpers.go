@@ -18,6 +18,7 @@ import (
 	"gpuard/internal/app/sweep"
 	"gpuard/internal/app/verify"
 	"gpuard/internal/host/driverchild"
+	"gpuard/internal/host/isolation"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/libcuda"
 	"gpuard/internal/host/limits"
@@ -70,6 +71,13 @@ func helpers() []helper {
 			func(_ context.Context, _ *machine.Host, args []string) error { return limits.Exec(args) }},
 		{quotawatch.Flag, "measures all shares of a user once a second, and ends a job that uses more than its share; another one measures every ten seconds what the other leases use, for the history",
 			"nothing: the holder of one of those leases starts another one at once, up to five times a minute", apart, measure.Run},
+		{isolation.Flag, "builds the wall of `--isolate` around itself and becomes the command behind it", "the command, which was not started yet", nothing,
+			func(_ context.Context, _ *machine.Host, args []string) error {
+				launch.DefaultSignals() // which it inherits
+				return isolation.Become(args)
+			}},
+		{isolation.FailedFlag, "says why a wall could not be built; the command was not started", "that reason", nothing,
+			func(_ context.Context, _ *machine.Host, args []string) error { return isolation.Failed(args) }},
 		{verify.Flag, "looks where a job with `--verify` runs, and says so once", "that line", apart, verify.RunVerifier},
 		{machine.RanksFlag, "starts the processes of `--ranks`, and ends them all when one fails", "that: the others run on", apart, startRanks(machine.RanksFlag)},
 		{machine.RankFlag, "becomes a process of `--torchrun`, beside its GPU", "that process", apart, startRanks(machine.RankFlag)},

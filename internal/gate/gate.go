@@ -22,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpuard/internal/host/isolation"
 	"gpuard/internal/host/loader"
 	"gpuard/internal/host/proc"
 )
@@ -65,6 +66,7 @@ func probes() []probe {
 		{"netns", namespace("--net"), granted},
 		{"timens", namespace("--time", "--boottime", "1000", "--fork"), granted},
 		{"userns", userNamespace, granted},
+		{"isolation", both(possible(isolation.Namespace), possible(isolation.Landlock)), granted},
 		{"bwrap", both(program("bwrap --version"), bubblewrap), installed},
 		{"cgroup2", cgroup2, rare},
 		{"cgroup1", cgroup1, rare},
@@ -419,6 +421,16 @@ func mountNamespace() error {
 		return errors.New("this is not the machine's own mount namespace")
 	}
 	return namespace("--mount")()
+}
+
+// possible is for what says why it is not.
+func possible(why func() string) func() error {
+	return func() error {
+		if text := why(); text != "" {
+			return errors.New(text)
+		}
+		return nil
+	}
 }
 
 // userNamespace: ordinary users may make one, which some containers and distributions forbid.

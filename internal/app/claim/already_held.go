@@ -49,7 +49,7 @@ func (q *request) findHeld(held []job.Lease, now time.Time) error {
 	h := &AlreadyHeld{Lease: held[i], Machine: q.machine}
 	ids, same := q.coversSpec(held[i], now)
 	h.Same, h.Plan = same, planOf(q.machine, ids)
-	h.Plan.Share, h.Plan.Quota = h.Lease.Share, h.Lease.Quota
+	h.Plan.Share, h.Plan.Quota, h.Plan.Isolation = h.Lease.Share, h.Lease.Quota, h.Lease.Isolation
 	return h
 }
 

@@ -22,6 +22,7 @@ import (
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/visible"
+	"gpuard/internal/host/isolation"
 	"gpuard/internal/host/store"
 )
 
@@ -72,7 +73,8 @@ type Decision struct {
 	Machine gpu.Machine
 	Held    *store.Held // nil when nothing was recorded
 	Folder  *store.Folder
-	Watch   *os.File // what is left of watching the folder, for the holder to close (store.Watcher.Leave); nil: nothing
+	Wall    isolation.Wall // that the command is started behind (Variables)
+	Watch   *os.File       // what is left of watching the folder, for the holder to close (store.Watcher.Leave); nil: nothing
 }
 
 // decision is the answer to a question.
@@ -283,7 +285,7 @@ func claimLocked(host *machine.Host, q *request, folder *store.Folder, boot stri
 			parent = above[0]
 		}
 		return job.Lease{
-			Devices: plan.UUIDs(), Parent: parent, Allocation: q.allocation(), Apart: q.subject.Apart, Share: plan.Share, Quota: plan.Quota,
+			Devices: plan.UUIDs(), Parent: parent, Allocation: q.allocation(), Apart: q.subject.Apart, Share: plan.Share, Quota: plan.Quota, Isolation: plan.Isolation,
 			PID: q.subject.PID, Start: q.subject.Start, Namespace: host.Proc.Namespace(), Command: q.subject.Command, Since: now.Truncate(time.Millisecond),
 			Kept: q.keptLease, Indexes: indexes(plan), Memory: q.spec.Memory, Time: cmp.Or(q.spec.Time, q.spec.Timeout),
 		}, nil

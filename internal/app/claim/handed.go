@@ -11,6 +11,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/visible"
+	"gpuard/internal/host/isolation"
 	"gpuard/internal/host/store"
 )
 
@@ -19,6 +20,7 @@ import (
 type Handed struct {
 	Lease   string          `json:"lease"` // "" for a job without a device
 	Plan    job.Plan        `json:"plan"`
+	Wall    isolation.Wall  `json:"wall"`
 	Labels  []string        `json:"labels"`  // of its devices, for people
 	Vars    []visible.Var   `json:"vars"`    // what the command gets because of it
 	Machine json.RawMessage `json:"machine"` // its devices as they were read for the decision (gpu.Machine.Encode)
@@ -26,7 +28,7 @@ type Handed struct {
 
 // HandOver is what another process needs to have this lease. It gets Lock with its start; then call Handed.
 func (s *Seat) HandOver() (Handed, error) {
-	h := Handed{Lease: s.Lease, Plan: s.Plan, Vars: s.vars}
+	h := Handed{Lease: s.Lease, Plan: s.Plan, Wall: s.Wall, Vars: s.vars}
 	if s.held == nil {
 		return h, nil
 	}
@@ -82,5 +84,5 @@ func (h Handed) Take(ctx context.Context, host *machine.Host, lock *os.File) (*D
 	for i := range h.Plan.Devices {
 		h.Plan.Devices[i].Label = h.Labels[i]
 	}
-	return &Decision{Plan: h.Plan, Machine: m, Held: &store.Held{Lease: lease, Lock: lock}, Folder: folder}, nil
+	return &Decision{Plan: h.Plan, Wall: h.Wall, Machine: m, Held: &store.Held{Lease: lease, Lock: lock}, Folder: folder}, nil
 }

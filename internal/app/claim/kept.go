@@ -71,7 +71,7 @@ func connectionFile(command []string) (found string) {
 
 // KeptFile finds the file that the lease of a spec is kept for.
 func KeptFile(host *machine.Host, spec job.Spec) (string, error) {
-	if spec.KeepWhile != job.OfKernel {
+	if !spec.KeptByKernel() {
 		return realPath(spec.KeepWhile)
 	}
 	file := connectionFile(spec.Command)
@@ -128,7 +128,7 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 	}
 	if err == nil && why == "" {
 		q.plan = planOf(q.machine, held.Lease.Devices)
-		q.plan.Share, q.plan.Quota = held.Lease.Share, held.Lease.Quota
+		q.plan.Share, q.plan.Quota, q.plan.Isolation = held.Lease.Share, held.Lease.Quota, q.spec.Isolate.Level()
 		return q.decision(held, c.folder), nil
 	}
 	// No job may be started there now: the lease is of no use, and another is asked for.

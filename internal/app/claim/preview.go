@@ -19,6 +19,9 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 		return job.Plan{Devices: []job.Given{}, Reasons: []job.Reason{}, Notes: []string{}}, gpu.Machine{}, nil
 	}
 	spec, err := SettleQuota(ctx, host, spec, false)
+	if err == nil {
+		spec, err = host.SettleIsolation(spec)
+	}
 	if err != nil {
 		return job.Plan{}, gpu.Machine{}, err
 	}
@@ -34,6 +37,9 @@ func DecideNow(ctx context.Context, host *machine.Host, spec job.Spec) (job.Plan
 	}
 	if err == nil && refusal != nil {
 		err = refusal
+	}
+	if err == nil {
+		_, err = host.WallOf(plan, m)
 	}
 	return plan, m, err
 }

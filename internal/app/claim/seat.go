@@ -18,6 +18,7 @@ import (
 	"gpuard/internal/core/quota"
 	"gpuard/internal/core/visible"
 	"gpuard/internal/host/interrupt"
+	"gpuard/internal/host/isolation"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/host/store"
@@ -42,12 +43,16 @@ type place struct {
 // OpenDesk gets ready to lease what spec asks for.
 func OpenDesk(ctx context.Context, host *machine.Host, spec job.Spec) (*Desk, error) {
 	d := &Desk{host: host, spec: spec, place: &place{}}
-	if spec.CPU {
-		return d, nil
-	}
 	var err error
+	if spec.CPU {
+		d.spec, err = host.SettleIsolation(spec)
+		return d, err
+	}
 	if d.self, err = host.Proc.Stat(os.Getpid()); err == nil {
 		d.spec, err = SettleQuota(ctx, host, spec, true)
+	}
+	if err == nil {
+		d.spec, err = host.SettleIsolation(d.spec)
 	}
 	return d, err
 }
@@ -70,7 +75,8 @@ type Seat struct {
 	Lease string   // "" for a job without a device
 	Env   []string // of the command
 	Lock  *os.File // for the command too; nil without a lease
-	Said  string   // that it fell back to the CPU, which its owner must see; "" it did not
+	Wall  isolation.Wall
+	Said  string // that it fell back to the CPU, which its owner must see; "" it did not
 
 	desk     *Desk
 	folder   *store.Folder // of the lease; nil without one. The desk's is not read: it may be at its first claim
@@ -126,7 +132,7 @@ func (d *Desk) Wait(ctx context.Context, command string, queued func()) (*Seat, 
 // takeSeat asks, and gets everything ready for the command.
 func (d *Desk) takeSeat(ctx context.Context, command string, claim func(*claimer) (*Decision, error)) (*Seat, error) {
 	if d.spec.CPU {
-		return d.cpuSeat(""), nil
+		return d.cpuSeat("")
 	}
 	said := ""
 	host := *d.host
@@ -134,7 +140,7 @@ func (d *Desk) takeSeat(ctx context.Context, command string, claim func(*claimer
 	q, err := d.newRequest(ctx, Subject{PID: os.Getpid(), Start: d.self.Start, Command: command})
 	if refusal := unavailable(d.spec, err); refusal != nil {
 		useCPU(&host, refusal)
-		return d.cpuSeat(said), nil
+		return d.cpuSeat(said)
 	}
 	if err != nil {
 		return nil, err
@@ -144,20 +150,25 @@ func (d *Desk) takeSeat(ctx context.Context, command string, claim func(*claimer
 		return nil, registry.NameLockHolder(d.host, d.folder, err)
 	}
 	if got.Held == nil {
-		return d.cpuSeat(said), nil
+		return d.cpuSeat(said)
 	}
 	got.Unwatch()
 	vars, err := Variables(ctx, d.host, d.spec, got)
 	if err != nil {
 		return nil, err
 	}
-	return &Seat{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: d.host.Unmasked().With(vars), Lock: got.Held.Lock, desk: d, folder: d.folder, vars: vars, held: got.Held, machine: got.Machine, since: got.Held.Lease.Since}, nil
+	return &Seat{Plan: got.Plan, Lease: got.Held.Lease.ID, Env: d.host.Unmasked().With(vars), Lock: got.Held.Lock, Wall: got.Wall, desk: d, folder: d.folder, vars: vars, held: got.Held, machine: got.Machine, since: got.Held.Lease.Since}, nil
 }
 
 // cpuSeat is the seat of a job without a device; said is why it fell back to that, "" where it asked for it.
-func (d *Desk) cpuSeat(said string) *Seat {
+func (d *Desk) cpuSeat(said string) (*Seat, error) {
 	vars := withoutDevices(d.host, d.spec)
-	return &Seat{desk: d, vars: vars, Env: d.host.Unmasked().With(vars), Said: said}
+	plan := job.Plan{Isolation: d.spec.Isolate}
+	wall, err := d.host.WallOf(plan, gpu.Machine{})
+	if err != nil {
+		return nil, err
+	}
+	return &Seat{Plan: plan, Wall: wall, desk: d, vars: vars, Env: d.host.Unmasked().With(vars), Said: said}, nil
 }
 
 // newRequest reads the machine; the first time it also finds the folder.

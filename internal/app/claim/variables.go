@@ -27,6 +27,9 @@ func withoutDevices(host *machine.Host, spec job.Spec) []visible.Var {
 // Variables are all variables of a job whose lease is held. On an error the lease is freed.
 func Variables(ctx context.Context, host *machine.Host, spec job.Spec, d *Decision) ([]visible.Var, error) {
 	limits, err := shareVariables(ctx, host, spec, d)
+	if err == nil {
+		d.Wall, err = host.WallOf(d.Plan, d.Machine)
+	}
 	if err != nil {
 		_ = d.Folder.Release(d.Held.Lease, d.Held.Lease.Boot)
 		_ = d.Held.Lock.Close()
@@ -37,9 +40,10 @@ func Variables(ctx context.Context, host *machine.Host, spec job.Spec, d *Decisi
 }
 
 // FormOfIDs says how devices are written for a job: by UUID where it goes through MPS, also when that is an outer
-// lease's doing, because the daemon and its clients may count differently.
+// lease's doing, because the daemon and its clients may count differently; and behind a wall, where the libraries count only
+// what they can open.
 func FormOfIDs(spec job.Spec, p job.Plan) job.IDs {
-	if p.Quota == job.MPS && spec.IDs == job.AutoIDs {
+	if (p.Quota == job.MPS || p.Isolation != job.NoIsolation) && spec.IDs == job.AutoIDs {
 		return job.UUIDs
 	}
 	return spec.IDs
@@ -129,6 +133,9 @@ func Announce(plan job.Plan, lease string) string {
 	}
 	if plan.Share > 0 {
 		parts = append(parts, fmt.Sprintf("a share of %s (%s)", plan.Share, cmp.Or(string(plan.Quota), "not enforced")))
+	}
+	if plan.Isolation != job.NoIsolation {
+		parts = append(parts, "isolated by "+string(plan.Isolation))
 	}
 	return strings.Join(parts, ", ") + ", lease " + lease
 }

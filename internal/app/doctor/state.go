@@ -40,6 +40,8 @@ func siteState(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo
 	}
 	folderOf(host, &s)
 	levels(ctx, host, &s)
+	means := host.IsolationMeans()
+	s.Namespace, s.Landlock = means.Namespace, means.Landlock
 	return hostinfo.Read(s)
 }
 

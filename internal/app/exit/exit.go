@@ -9,6 +9,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/verify"
+	"gpuard/internal/host/isolation"
 	"gpuard/internal/host/launch"
 )
 
@@ -82,6 +83,7 @@ func Run(err error) int {
 	var late *job.Late
 	var missing *launch.NotFoundError
 	var denied *launch.NotExecutableError
+	var walled *isolation.ProgramError
 	switch {
 	case errors.As(err, &late):
 		return 121
@@ -91,7 +93,7 @@ func Run(err error) int {
 		return 120
 	case errors.As(err, &missing):
 		return 127
-	case errors.As(err, &denied):
+	case errors.As(err, &denied), errors.As(err, &walled):
 		return 126
 	}
 	return 125

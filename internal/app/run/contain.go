@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/container"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/isolate"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/pick"
 	"gpuard/internal/core/shellquote"
@@ -59,6 +60,7 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 	if err := refuseInContainer(host, spec); err != nil {
 		return nil, spec, err
 	}
+	spec.Isolate = job.NoIsolation // the engine gives the container nothing but its devices
 	c := &contained{call: call}
 	if isNew := call.Verb == "run" || call.Verb == "create"; isNew && call.Compose == nil && !host.Hardware() { // only to be shown: no engine is needed
 		c.facts = container.Facts{Engine: call.Engine, CDI: true}
@@ -155,6 +157,8 @@ func refuseInContainer(host *machine.Host, spec job.Spec) error {
 		return exit.Usagef("cannot use --ranks or --torchrun with a container: they start processes on this machine; start them in the container: … IMAGE torchrun --nproc-per-node=gpu train.py")
 	case spec.Share > 0:
 		return exit.Usagef("cannot give a share of a GPU to a container: gpuard does not see to it there that the container keeps to its share; leave --share out")
+	case isolate.Wanted(job.NoIsolation, spec.Isolated):
+		return exit.Usagef("cannot see to --require-isolation for a container: its engine starts it, and gives it only its own devices unless it is privileged; leave it out")
 	case spec.KeepWhile != "":
 		return exit.Usagef("cannot use --keep-while with a container: the lease lives as long as the container; leave it out")
 	}

@@ -124,6 +124,7 @@ func (t *Task) prepareLaunch(ctx context.Context, host *machine.Host) (l *Launch
 		return nil, err
 	}
 	l.Plan, l.Lease, l.env = t.Handed.Plan, t.Handed.Lease, host.Unmasked().With(t.Handed.Vars)
+	l.wall = t.Handed.Wall
 	if err = l.find(ctx); err == nil && t.Spec.Ranks != nil {
 		err = l.gather()
 	}

@@ -16,8 +16,10 @@ import (
 	"gpuard/internal/app/claim"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/verify"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/ranks"
+	"gpuard/internal/host/isolation"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/limits"
 	"gpuard/internal/host/logfile"
@@ -42,6 +44,7 @@ type Launch struct {
 	crew      *ranks.Plan  // nil: one process
 	meeting   *port.Kept   // the port where the ranks meet, the same for all starts of the command; nil: none
 	keeping   keeping
+	wall      isolation.Wall
 	contained *contained // a command that starts a container; nil any other
 	passedOn  bool       // the command needs no lease of its own
 	parent    int        // the parent of gpuard: while it lives it may start the command again (--keep-while)
@@ -100,10 +103,13 @@ func (l *Launch) find(ctx context.Context) (err error) {
 
 // lease leases what the spec asks for, and sets the variables.
 func (l *Launch) lease(ctx context.Context) error {
-	host, spec := l.host, l.spec
+	host := l.host
+	spec, err := host.SettleIsolation(l.spec)
+	if err != nil {
+		return err
+	}
 	if spec.CPU {
-		l.useCPU()
-		return nil
+		return l.useCPU(spec)
 	}
 	self, err := host.Proc.Stat(os.Getpid())
 	if err == nil && spec.KeepWhile != "" {
@@ -121,32 +127,42 @@ func (l *Launch) lease(ctx context.Context) error {
 		return err
 	}
 	if l.Plan = d.Plan; d.Held == nil { // fallen back to the CPU
-		l.useCPU()
-		return nil
+		return l.useCPU(spec)
 	}
 	vars, err := claim.Variables(ctx, host, spec, d)
 	if err != nil {
 		return err
 	}
-	l.claimed, l.Plan, l.Lease = d, d.Plan, d.Held.Lease.ID
+	l.claimed, l.Plan, l.Lease, l.wall = d, d.Plan, d.Held.Lease.ID, d.Wall
 	l.env = host.Unmasked().With(vars)
 	return nil
 }
 
 // useCPU sets the variables of a job without a device.
-func (l *Launch) useCPU() {
+func (l *Launch) useCPU(spec job.Spec) (err error) {
+	l.Plan.Isolation = spec.Isolate
+	l.wall, err = l.host.WallOf(l.Plan, gpu.Machine{})
+	if err != nil {
+		return err
+	}
 	l.env = claim.WithoutDevices(l.host, l.spec)
 	if l.spec.Ranks == nil { // ranks share the processors as gather says
 		l.Plan.Notes = append(l.Plan.Notes, ranks.ThreadRemarks(l.host.Env, len(allowed()))...)
 	}
+	return nil
 }
 
 // Exec turns this process into the command and starts a holder that keeps the lease until the command is gone. It
 // returns only if that fails, and then the lease is free.
 func (l *Launch) Exec() error {
+	path, argv, err := l.wall.Command(l.path, l.argv)
+	if err != nil {
+		l.release()
+		return err
+	}
 	if l.claimed == nil {
 		l.keepPort(true)
-		return launch.Exec(l.path, l.argv, l.env, l.open, -1)
+		return launch.Exec(path, argv, l.env, l.open, -1)
 	}
 	if l.claimed.Machine.Stuck {
 		return l.runAsChild()
@@ -168,7 +184,7 @@ func (l *Launch) Exec() error {
 	}
 	if err == nil {
 		l.keepPort(true)
-		err = launch.Exec(l.path, l.argv, l.env, l.open, fd)
+		err = launch.Exec(path, argv, l.env, l.open, fd)
 	}
 	l.release()
 	return err
@@ -199,7 +215,13 @@ func (l *Launch) runAsChild() error {
 // nothing of the lease stays here: what becomes of this process does not matter to it. most is how long it may run, 0
 // without a limit.
 func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, error) {
-	c.Path, c.Argv, c.Env, c.Before = l.path, l.argv, l.env, l.open
+	var err error
+	c.Env, c.Before = l.env, l.open
+	c.Path, c.Argv, err = l.wall.Command(l.path, l.argv)
+	if err != nil {
+		l.release()
+		return nil, err
+	}
 	if l.task != nil && l.task.Limits != "" {
 		c.Path, c.Argv = limits.Command(l.task.Limits, c.Path, c.Argv)
 	}
@@ -214,7 +236,6 @@ func (l *Launch) start(c launch.Command, most time.Duration) (*launch.Child, err
 	if c.Born = noted; l.claimed == nil {
 		return c.Start()
 	}
-	var err error
 	if c.Keep, err = launch.Inherit(l.claimed.Held.Lock); err != nil {
 		l.release()
 		return nil, err

@@ -111,7 +111,11 @@ func (r *runner) processCommand(run, before int, what Start, seat *claim.Seat) (
 	if what.Task != nil {
 		return r.keeperCommand(run, before, what, seat)
 	}
-	c := batch.Command{Path: what.Path, Argv: what.Argv, Dir: what.Folder, Lease: seat.Lock, Env: visible.Env(first(append(what.Env, seat.Env...))).Restarted(before, "")}
+	path, argv, err := seat.Wall.Command(what.Path, what.Argv)
+	if err != nil {
+		return batch.Command{}, err
+	}
+	c := batch.Command{Path: path, Argv: argv, Dir: what.Folder, Lease: seat.Lock, Env: visible.Env(first(append(what.Env, seat.Env...))).Restarted(before, "")}
 	if what.Limits != "" {
 		c.Path, c.Argv = limits.Command(what.Limits, c.Path, c.Argv)
 	}

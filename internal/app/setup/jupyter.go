@@ -14,7 +14,6 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/edit"
-	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/suggest"
 	"gpuard/internal/core/visible"
@@ -168,7 +167,7 @@ func (j Jupyter) spec(over kernel) (text string, spec kernelspec.Spec, notes []s
 	}
 	run := append([]string{program, "run"}, j.Flags...)
 	if !j.CPU {
-		run = append(run, "--keep-while="+job.OfKernel)
+		run = append(run, "--keep-while=kernel")
 	}
 	argv := slices.Concat(run, []string{"--"}, spec.Argv)
 	if python(filepath.Base(spec.Argv[0])) {

@@ -15,7 +15,7 @@ const leasesPage = "docs/explanation/leases.md"
 
 // stateChecks check gpuard's own folder and what it can enforce here.
 func stateChecks() []Check {
-	return []Check{stateFolder(), statePlace(), stateEntries(), policyFile(), quotaLevels()}
+	return []Check{stateFolder(), statePlace(), stateEntries(), policyFile(), quotaLevels(), isolationLevels()}
 }
 
 func stateFolder() Check {

@@ -65,7 +65,7 @@ func samples() map[string]any {
 		"Spec.Command": []string{"./run", "x"}, "Spec.Name": "other", "Spec.GPUs": 3, "Spec.CPU": true, "Spec.Devices": []string{oneUUID}, "Spec.MIG": "1g.10gb",
 		"Spec.Exclude": []string{oneUUID}, "Spec.Prefer": []gpu.UUID{oneUUID}, "Spec.Model": "NVIDIA A100-SXM4-80GB", "Spec.MinCompute": &gpu.Capability{Major: 8},
 		"Spec.Memory": 30 * gpu.GiB, "Spec.Share": gpu.GiB, "Spec.Quota": job.Watch, "Spec.Require": job.MPS, "Spec.Threads": 50, "Spec.Time": time.Hour, "Spec.Nice": 3,
-		"Spec.Timeout": time.Hour, "Spec.Grace": time.Minute, "Spec.Place": job.Packed, "Spec.IDs": job.UUIDs, "Spec.Any": true, "Spec.Anyway": true, "Spec.KeepWhile": "/f", "Spec.Moving": "l1", "Spec.Avoid": []gpu.UUID{"GPU-1"}, "Spec.Asked": time.Unix(1e9, 0),
+		"Spec.Timeout": time.Hour, "Spec.Grace": time.Minute, "Spec.Place": job.Packed, "Spec.IDs": job.UUIDs, "Spec.Any": true, "Spec.Anyway": true, "Spec.Isolate": job.AutoIsolation, "Spec.Isolated": job.Namespace, "Spec.KeepWhile": "/f", "Spec.Moving": "l1", "Spec.Avoid": []gpu.UUID{"GPU-1"}, "Spec.Asked": time.Unix(1e9, 0),
 		"Spec.Ranks.Torchrun": true, "Spec.Ranks.Own": true, "Spec.Ranks.Count": 5, "Spec.Ranks.Grace": time.Second, "Spec.Ranks.JSON": true,
 		"Spec.Waiting.No": true, "Spec.Waiting.Limit": time.Hour, "Spec.Waiting.Fallback": []string{"cpu"},
 		"Care.Retries": 2, "Care.Any": true, "Care.Restart": job.OnFailure, "Care.Limit": 2, "Care.Streak": 1, "Care.Log": "/l/a.log", "Care.LogLimit": gpu.GiB, "Care.Drift": []string{"hot"}, "Care.Stop": "SIGINT",
@@ -98,7 +98,7 @@ func with(path string) Work {
 // TestEveryField: no field of Work is without a row, no row is without a field, and a job that asks for a field gets one
 // verdict of it for each target. What is said, exactly or not, is in the text, unless the row says that nothing need be.
 func TestEveryField(t *testing.T) {
-	unwritten := []string{"Spec.Asked", "Spec.Any", "Spec.Anyway", "Spec.Place", "Spec.IDs", "Private", "Image slurm", "Service.Ready", "Service.EnvFiles", "Spec.Waiting.No compose", "Spec.Ranks.Grace", "Spec.Ranks.JSON"}
+	unwritten := []string{"Spec.Asked", "Spec.Any", "Spec.Anyway", "Spec.Isolate", "Spec.Place", "Spec.IDs", "Private", "Image slurm", "Service.Ready", "Service.EnvFiles", "Spec.Waiting.No compose", "Spec.Ranks.Grace", "Spec.Ranks.JSON"}
 	rows := map[string]int{}
 	for _, r := range table() {
 		rows[r.field]++

@@ -176,6 +176,8 @@ func deviceRows() []row {
 		{"Spec.IDs", "--ids", func(w *Work) bool { return w.Spec.IDs != "" && w.Spec.IDs != job.AutoIDs }, approximate("the engine writes the variables in its own form").everywhere()},
 		{"Spec.Any", "--any", func(w *Work) bool { return w.Spec.Any }, exact("no mask or lease of this shell is handed on").everywhere()},
 		{"Spec.Anyway", "--anyway", func(w *Work) bool { return w.Spec.Anyway }, exact("the engine does not look at the command").everywhere()},
+		{"Spec.Isolate", "--isolate", func(w *Work) bool { return w.Spec.Isolate != "" && w.Spec.Isolate != job.Off }, approximate("the engine keeps devices apart in its own way: Slurm with ConstrainDevices=yes").everywhere()},
+		{"Spec.Isolated", "--require-isolation", func(w *Work) bool { return w.Spec.Isolated != "" }, refused("what keeps devices apart there is the engine's setting, which gpuard cannot see", "leave it out").everywhere()},
 		{"Private", "--private-state", func(w *Work) bool { return w.Private }, exact("the engine keeps the devices, and there is no lease of gpuard").everywhere()},
 		{"Spec.KeepWhile", "--keep-while", func(w *Work) bool { return w.Spec.KeepWhile != "" }, refused("no other engine keeps devices for a next start", "leave it out").everywhere()},
 		{"Spec.Asked", "when it was handed in", func(w *Work) bool { return !w.Spec.Asked.IsZero() }, approximate("the engine counts from when it gets the job").everywhere()},

@@ -41,5 +41,7 @@ type State struct {
 	Levels          []string // quota levels that can be enforced here, weakest first: "watch", "mps"
 	Watch           string   // why watch is not among them; "" when it is
 	MPS             string   // why mps is not among them; "" when it is
+	Namespace       string   // why a job cannot be isolated by namespace; "" when it can
+	Landlock        string   // likewise by landlock
 	Leases, Tickets int
 }

@@ -29,6 +29,8 @@ type Spec struct {
 	Share      gpu.Bytes       // --share: a shared lease of this quota on each device; 0 asks for whole devices
 	Quota      Quota           // --quota: how hard the quota shall be
 	Require    Quota           // --require-quota: refuse one that is less hard; "" takes any
+	Isolate    Isolation       // --isolate: what shall keep it from other devices
+	Isolated   Isolation       // --require-isolation: refuse less; "" takes any
 	Threads    int             // --mps-threads: percent of a device's processors; 0 leaves all
 	Time       time.Duration   // --expect: estimate, plans only; 0 unknown
 	Nice       int             // --nice: of the requests of one user, a lower one goes first
@@ -90,6 +92,27 @@ const (
 	Watch   Quota = "watch" // measured from outside; a job that uses more is warned, then ended
 	MPS     Quota = "mps"   // limited per process by NVIDIA's Multi-Process Service, and watched
 )
+
+// Isolation is what stops a process from opening the devices of others.
+type Isolation string
+
+// Levels of isolation, weakest first. Without one only variables hide other devices. Off and AutoIsolation can be asked for, and
+// are never in force.
+const (
+	NoIsolation   Isolation = ""
+	Off           Isolation = "off"       // NoIsolation, also where a default says otherwise
+	AutoIsolation Isolation = "auto"      // the first that is possible, or none
+	Namespace     Isolation = "namespace" // the other device files cannot be opened in its mount namespace
+	Landlock      Isolation = "landlock"  // rules of Landlock do not allow the other device files
+)
+
+// Level is the level that can be in force, or NoIsolation.
+func (i Isolation) Level() Isolation {
+	if i == Namespace || i == Landlock {
+		return i
+	}
+	return NoIsolation
+}
 
 // Place forces how devices are ordered.
 type Place string
@@ -165,6 +188,8 @@ type Plan struct {
 	Notes   []string  `json:"notes"`           // tolerated processes and the like, one sentence each
 	Share   gpu.Bytes `json:"share,omitempty"` // promised on each device; 0: the devices are given whole
 	Quota   Quota     `json:"quota,omitempty"` // how strictly Share is enforced
+
+	Isolation Isolation `json:"isolation,omitempty"` // what stops it from opening other devices
 }
 
 // UUIDs are the identifiers of the devices, in the order in which the job numbers them.
@@ -218,6 +243,7 @@ type Lease struct {
 	Allocation string        `json:"allocation,omitempty"` // "slurm:1234" when another scheduler gave the devices
 	Share      gpu.Bytes     `json:"share,omitempty"`      // promised on each device; 0: an exclusive lease
 	Quota      Quota         `json:"quota,omitempty"`      // how strictly Share is enforced
+	Isolation  Isolation     `json:"isolation,omitempty"`  // what stops its command from opening other devices
 	Until      int64         `json:"until_ns,omitempty"`   // CLOCK_BOOTTIME at which --timeout certainly ends the command; 0 unknown
 	PID        int           `json:"pid"`                  // the command, or the process the lease is held for
 	Start      uint64        `json:"start"`                // of PID, ticks since boot

@@ -59,7 +59,7 @@ func (l *Lease) holdsProcess(m gpu.Machine, p gpu.Process) bool {
 	return l.Holds(p.GPU) || found && l.Holds(d.UUID)
 }
 
-// OfKernel means, as the file of --keep-while, the connection file of a Jupyter kernel, which is among its arguments. A
-// command line cannot name that file twice: VS Code fills in one place only (microsoft/vscode-jupyter:
+// KeptByKernel reports whether the file of --keep-while is the connection file of a Jupyter kernel, which is among its
+// arguments. A command line cannot name that file twice: VS Code fills in one place only (microsoft/vscode-jupyter:
 // kernelProcess.node.ts, updateConnectionArgs).
-const OfKernel = "kernel"
+func (s Spec) KeptByKernel() bool { return s.KeepWhile == "kernel" }

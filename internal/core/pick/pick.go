@@ -192,7 +192,7 @@ func (q *query) candidates() []*unit {
 }
 
 func (q *query) plan(chosen []*unit) job.Plan {
-	plan := job.Plan{Devices: []job.Given{}, Notes: []string{}, Share: q.share()}
+	plan := job.Plan{Devices: []job.Given{}, Notes: []string{}, Share: q.share(), Isolation: q.spec.Isolate.Level()}
 	if plan.Quota = q.spec.Quota; q.spec.Share <= 0 && plan.Share > 0 {
 		plan.Quota = q.pool().Quota // the request gets all of that lease, which is limited as a whole
 	}

@@ -134,27 +134,28 @@ type XID struct {
 
 // Lease is one live lease on a device.
 type Lease struct {
-	ID         string     `json:"id"`
-	User       string     `json:"user"`
-	Command    string     `json:"command"`                // the name of the job, or the base name of its command
-	Line       string     `json:"command_line,omitempty"` // the whole command, of the caller's own jobs
-	PID        int        `json:"pid"`
-	Apart      bool       `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
-	Since      *time.Time `json:"since"`
-	Until      *time.Time `json:"until"`               // when it is certainly over (--timeout, reserve --for); null unknown
-	Parent     string     `json:"parent,omitempty"`    // lease that this one is a part of
-	Memory     *gpu.Bytes `json:"memory"`              // that its processes use on this device; null when unknown, or none is listed
-	Share      gpu.Bytes  `json:"share,omitempty"`     // promised on this device; 0: an exclusive lease
-	Quota      job.Quota  `json:"quota,omitempty"`     // how strictly the share is enforced; "" not at all
-	Ended      bool       `json:"ended"`               // the command has ended, another process holds the lock
-	HeldBy     []Keeper   `json:"held_by"`             // processes that hold the lock, as far as known
-	KeptUntil  *time.Time `json:"kept_until"`          // its command has ended, and it waits for the next start until then; null for others
-	Remedy     string     `json:"remedy"`              // what ends a lease whose command has ended; "" for others
-	Unreadable bool       `json:"unreadable"`          // only its devices are known
-	Here       bool       `json:"here"`                // the caller is inside it
-	Unhealthy  string     `json:"unhealthy,omitempty"` // why its service, one of the caller's, is unhealthy
-	Seen       string     `json:"seen,omitempty"`      // verdict on where its job was seen at work, from its 20th second on; "" nobody looked yet
-	SeenText   string     `json:"seen_text,omitempty"` // it in one sentence
+	ID         string        `json:"id"`
+	User       string        `json:"user"`
+	Command    string        `json:"command"`                // the name of the job, or the base name of its command
+	Line       string        `json:"command_line,omitempty"` // the whole command, of the caller's own jobs
+	PID        int           `json:"pid"`
+	Apart      bool          `json:"other_pid_namespace,omitempty"` // PID is the number in a container or another PID namespace
+	Since      *time.Time    `json:"since"`
+	Until      *time.Time    `json:"until"`               // when it is certainly over (--timeout, reserve --for); null unknown
+	Parent     string        `json:"parent,omitempty"`    // lease that this one is a part of
+	Memory     *gpu.Bytes    `json:"memory"`              // that its processes use on this device; null when unknown, or none is listed
+	Share      gpu.Bytes     `json:"share,omitempty"`     // promised on this device; 0: an exclusive lease
+	Quota      job.Quota     `json:"quota,omitempty"`     // how strictly the share is enforced; "" not at all
+	Isolation  job.Isolation `json:"isolation,omitempty"` // what stops its command from opening other devices: "namespace", "landlock"; "" nothing
+	Ended      bool          `json:"ended"`               // the command has ended, another process holds the lock
+	HeldBy     []Keeper      `json:"held_by"`             // processes that hold the lock, as far as known
+	KeptUntil  *time.Time    `json:"kept_until"`          // its command has ended, and it waits for the next start until then; null for others
+	Remedy     string        `json:"remedy"`              // what ends a lease whose command has ended; "" for others
+	Unreadable bool          `json:"unreadable"`          // only its devices are known
+	Here       bool          `json:"here"`                // the caller is inside it
+	Unhealthy  string        `json:"unhealthy,omitempty"` // why its service, one of the caller's, is unhealthy
+	Seen       string        `json:"seen,omitempty"`      // verdict on where its job was seen at work, from its 20th second on; "" nobody looked yet
+	SeenText   string        `json:"seen_text,omitempty"` // it in one sentence
 
 	Asked    time.Duration  `json:"-"` // the time that was asked for it, an estimate; 0 none
 	Computed *time.Duration `json:"-"` // processor time of its processes that live; nil unknown, as while its devices are in use
@@ -348,7 +349,7 @@ func (v statusView) screen(id gpu.UUID) display.Screen {
 func leaseOf(l job.Lease, now time.Time) Lease {
 	out := Lease{
 		ID: l.ID, User: prose.Clean(l.User), Command: prose.Clean(l.Command), PID: l.PID, Since: known(l.Since), Until: until(l), Parent: l.Parent,
-		Share: l.Share, Quota: l.Quota, Ended: l.Ended, HeldBy: []Keeper{}, Unreadable: l.Unreadable,
+		Share: l.Share, Quota: l.Quota, Isolation: l.Isolation, Ended: l.Ended, HeldBy: []Keeper{}, Unreadable: l.Unreadable,
 		KeptUntil: known(l.Awaited(now)), Asked: l.Time,
 	}
 	out.Seen, out.SeenText = prose.Clean(l.Seen), prose.Clean(l.SeenText)

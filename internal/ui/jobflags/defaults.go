@@ -68,7 +68,7 @@ func FillDefaults(p *cli.Program, cmd *cobra.Command) error {
 func contradicts(p *cli.Program, cmd *cobra.Command, d policy.Default) bool {
 	for _, c := range slices.Concat(flagset.OptionConflicts(), SweepConflicts(), []flagset.Conflict{{One: "wait", Other: "dry-run"},
 		{One: "gpus", Other: "device"}, {One: "model", Other: "device"}, {One: "exclude", Other: "device"}, {One: "min-compute", Other: "device"}, {One: "gpus", Other: "nproc"},
-		{One: "wait", Other: "fallback"}, {One: "no-wait", Other: "fallback"}, {One: "quota", Other: "require-quota"}, {One: "ids", Other: "quota"}, {One: "ids", Other: "require-quota"},
+		{One: "wait", Other: "fallback"}, {One: "no-wait", Other: "fallback"}, {One: "quota", Other: "require-quota"}, {One: "ids", Other: "quota"}, {One: "ids", Other: "require-quota"}, {One: "isolate", Other: "require-isolation"}, {One: "ids", Other: "isolate"}, {One: "ids", Other: "require-isolation"},
 	}) {
 		if c.One == d.Flag && flagset.IsSet(cmd, c.Other) || c.Other == d.Flag && flagset.IsSet(cmd, c.One) {
 			return true

@@ -35,7 +35,7 @@ type RunOptions struct {
 // Add registers the flags for devices, waiting, supervision and ranks.
 func (o *RunOptions) Add(p *cli.Program, cmd *cobra.Command) {
 	o.Spec.Add(p, cmd)
-	o.Spec.AddAnyway(cmd)
+	o.Spec.AddCommand(cmd)
 	o.wait.Add(cmd)
 	AddPrivateState(p, cmd)
 	o.care.Add(cmd)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,6 +28,7 @@ type SpecFlags struct {
 	mig, model, compute, memory string
 	share                       string
 	place, ids                  string
+	isolate, isolated           string
 	quota                       quotaFlags
 }
 
@@ -49,8 +51,12 @@ func (s *SpecFlags) Add(p *cli.Program, cmd *cobra.Command) {
 	p.CompleteDevices(cmd, "device", "exclude", "model", "mig")
 }
 
-// AddAnyway adds --anyway, for a command line that has the command.
-func (s *SpecFlags) AddAnyway(cmd *cobra.Command) { flagset.AddOption(cmd, "anyway", &s.anyway) }
+// AddCommand adds what is asked about the command itself, for a command line that has one.
+func (s *SpecFlags) AddCommand(cmd *cobra.Command) {
+	flagset.AddOption(cmd, "anyway", &s.anyway)
+	flagset.AddOption(cmd, "isolate", &s.isolate)
+	flagset.AddOption(cmd, "require-isolation", &s.isolated)
+}
 
 // AllGPUs is --gpus all. It is counted before anything is claimed.
 const AllGPUs = math.MaxInt32
@@ -120,7 +126,7 @@ func AddPrivateState(p *cli.Program, cmd *cobra.Command) {
 // Spec checks the flags and returns the request.
 func (s *SpecFlags) Spec(cmd *cobra.Command, command []string) (job.Spec, error) {
 	out := job.Spec{Command: command, GPUs: int(s.GPUs), CPU: s.CPU, Devices: s.device, MIG: s.mig, Exclude: s.exclude,
-		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any, Anyway: s.anyway}
+		Model: s.model, Place: job.Place(s.place), IDs: job.IDs(s.ids), Any: s.any, Anyway: s.anyway, Isolate: job.Isolation(s.isolate), Isolated: job.Isolation(s.isolated)}
 	err := flagset.RefuseTogether(cmd, flagset.OptionConflicts())
 	if err != nil {
 		return out, err
@@ -225,8 +231,30 @@ func (s *SpecFlags) check(cmd *cobra.Command, out *job.Spec) error {
 	case s.ids != string(job.AutoIDs) && s.ids != string(job.UUIDs) && s.ids != string(job.IndexIDs):
 		return fmt.Errorf("cannot read --ids %q: write auto, uuid or index", s.ids)
 	}
+	if err := s.checkIsolation(); err != nil {
+		return err
+	}
 	if s.CPU || s.mig != "" || len(s.device) > 0 {
 		out.GPUs = 0
+	}
+	return nil
+}
+
+// checkIsolation checks --isolate and --require-isolation.
+func (s *SpecFlags) checkIsolation() error {
+	levels := []string{string(job.Namespace), string(job.Landlock)}
+	asked, required := slices.Index(levels, s.isolate), slices.Index(levels, s.isolated)
+	switch {
+	case s.isolate != "" && asked < 0 && s.isolate != string(job.Off) && s.isolate != string(job.AutoIsolation):
+		return fmt.Errorf("cannot read --isolate %q: write off, auto, namespace or landlock", s.isolate)
+	case s.isolated != "" && required < 0:
+		return fmt.Errorf("cannot read --require-isolation %q: write namespace or landlock", s.isolated)
+	case s.isolated != "" && s.isolate == string(job.Off):
+		return errors.New("cannot use --isolate off with --require-isolation: they contradict each other; leave one of them out")
+	case asked >= 0 && asked < required:
+		return fmt.Errorf("cannot use --isolate %s with --require-isolation %s: the first asks for less than the second; leave one of them out", s.isolate, s.isolated)
+	case asked >= 0 && s.ids == string(job.IndexIDs):
+		return fmt.Errorf("cannot use --ids index with --isolate %s: the libraries count only the GPUs that they can open there; leave --ids out", s.isolate)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/isolate"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/ui/console"
@@ -58,8 +59,11 @@ func WritePlan(w io.Writer, plan job.Plan, term console.Term) {
 	if plan.Share > 0 {
 		p.Paragraph(console.Dim.Of("gpuard: "), console.Normal, p.Translate("a share of "+plan.Share.String()+QuotaText(plan.Quota)+" of each"))
 	}
+	if plan.Isolation != job.NoIsolation {
+		p.Paragraph(console.Dim.Of("gpuard: "), console.Normal, p.Translate("isolated by "+string(plan.Isolation)+": it could not open the device files of other GPUs, and number 0 is the first of its own"))
+	}
 	WriteReasons(&p, RelevantReasons(plan.Reasons))
-	for _, note := range plan.Notes {
+	for _, note := range append(slices.Clone(plan.Notes), isolate.Breaks(plan.Isolation)...) {
 		p.Paragraph(console.Yellow.Of(p.Translate("note:")+" "), console.Normal, p.Translate(note))
 	}
 	_, _ = io.WriteString(w, p.Out.String())

@@ -235,7 +235,7 @@ func (e exposition) leases(s *status.Report) {
 	})
 	info := e.metric("gpuard_lease_info", "gauge", "A lease on a device.")
 	for _, h := range all {
-		info(1, append(h.labels, "job", h.lease.Command, "kind", h.kind, "quota_enforcement", string(h.lease.Quota))...)
+		info(1, append(h.labels, "job", h.lease.Command, "kind", h.kind, "quota_enforcement", string(h.lease.Quota), "isolation", string(h.lease.Isolation))...)
 	}
 	since := e.metric("gpuard_lease_start_timestamp_seconds", "gauge", "When a lease began.")
 	for _, h := range all {

@@ -45,7 +45,7 @@ func TestMetricsOfSickDevices(t *testing.T) {
 	for _, want := range []string{`gpuard_gpu_state{state="busy",uuid="index-0"} 1`, `gpuard_gpu_state{state="busy",uuid="index-1"} 1`, `gpuard_gpu_utilization_ratio{uuid="GPU-2"} 0.5`, `gpuard_gpu_memory_utilization_ratio{uuid="GPU-2"} 0.25`, `gpuard_gpu_energy_joules_total{uuid="GPU-2"} 1500.5`,
 		`# TYPE gpuard_gpu_energy_joules_total counter`, `# TYPE DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION counter`, `# TYPE DCGM_FI_DEV_FB_TOTAL gauge`,
 		`gpuard_gpu_state{state="unhealthy",uuid="GPU-3"} 1`, `gpuard_gpu_state{state="free",uuid="GPU-3"} 0`, `gpuard_gpu_state{state="unknown",uuid="GPU-4"} 1`,
-		`gpuard_lease_info{job="train",kind="share",lease="k3f9",quota_enforcement="",user="ann",uuid="GPU-2"} 1`, `gpuard_lease_memory_quota_bytes{lease="k3f9",user="bob",uuid="GPU-2"}`,
+		`gpuard_lease_info{isolation="",job="train",kind="share",lease="k3f9",quota_enforcement="",user="ann",uuid="GPU-2"} 1`, `gpuard_lease_memory_quota_bytes{lease="k3f9",user="bob",uuid="GPU-2"}`,
 		`gpuard_lease_idle_seconds_total{lease="k3f9",user="ann",uuid="GPU-2"} 90`, `gpuard_lease_busy_seconds_total{lease="k3f9",user="ann",uuid="GPU-2"} 30`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in\n%s", want, text)

@@ -68,7 +68,7 @@ not executable, 127 not found.`,
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.spec.Add(p, cmd)
-	o.spec.AddAnyway(cmd)
+	o.spec.AddCommand(cmd)
 	o.batchFlags.add(cmd)
 	o.engineFlags.add(cmd)
 	f.BoolVar(&o.json, "json", false, "answer as one JSON object")

@@ -70,7 +70,7 @@ func Sweep(p *cli.Program) *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	o.spec.Add(p, cmd)
-	o.spec.AddAnyway(cmd)
+	o.spec.AddCommand(cmd)
 	f.StringArrayVar(&o.over, "over", nil, "`NAME=VALUES` of a parameter: a list (0.1,0.01), ranges (1..10, 0..1:0.25), or both; each --over multiplies the runs")
 	f.StringVar(&o.csv, "csv", "", "one run for each line of this `FILE`, whose first line names the parameters")
 	f.StringVar(&o.commands, "commands", "", "one run for each line of this `FILE`, which is a command")

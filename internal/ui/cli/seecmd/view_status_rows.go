@@ -8,6 +8,7 @@ import (
 
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/health"
+	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/verify"
@@ -271,6 +272,9 @@ func (v *statusPage) lease(d *status.Device, l status.Lease) occupant {
 		o.facts = []string{v.Term.Translate(l.ShareText() + planview.QuotaText(l.Quota))}
 	case len(d.Leases) == 1:
 		o.facts = v.leaseMemory(d)
+	}
+	if l.Isolation != job.NoIsolation {
+		o.facts = append(o.facts, v.Term.Translate("isolated by "+string(l.Isolation)))
 	}
 	o.facts = append(o.facts, v.since(l.Since)...)
 	if at, estimated, known := l.EndsAt(v.s.Now); known {

@@ -1,0 +1,69 @@
+package machine
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/isolate"
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/isolation"
+)
+
+// SettleIsolation settles, before anything is claimed, what keeps the job from other devices: Spec.Isolate is the level in force
+// then. What is not possible is a refusal.
+func (h *Host) SettleIsolation(spec job.Spec) (job.Spec, error) {
+	if !isolate.Wanted(spec.Isolate, spec.Isolated) {
+		spec.Isolate = job.NoIsolation
+		return spec, nil
+	}
+	level, note, refusal := isolate.Choose(spec.Isolate, spec.Isolated, h.IsolationMeans())
+	if refusal != nil {
+		return spec, refusal
+	}
+	if note == "" && len(spec.Command) > 0 {
+		note = isolate.Doubt(level, filepath.Base(spec.Command[0]))
+	}
+	if note != "" {
+		h.Say(note)
+	}
+	if spec.IDs == job.IndexIDs && level != job.NoIsolation {
+		return spec, errors.New("cannot write --ids index behind --isolate " + string(level) + ": the libraries count only the GPUs that they can open there; leave --ids out")
+	}
+	spec.Isolate = level
+	return spec, nil
+}
+
+// IsolationMeans is what this machine can do about the devices of others.
+func (h *Host) IsolationMeans() isolate.Means {
+	if !h.Hardware() {
+		const invented = "the machine is invented, and has no device files"
+		return isolate.Means{Namespace: invented, Landlock: invented}
+	}
+	return isolate.Means{Namespace: isolation.Namespace(), Landlock: isolation.Landlock()}
+}
+
+// WallOf is what a command with this plan is started behind. m is the machine on which it was decided.
+func (h *Host) WallOf(plan job.Plan, m gpu.Machine) (isolation.Wall, error) {
+	wall := isolation.Wall{Level: plan.Isolation}
+	if plan.Isolation == job.NoIsolation {
+		return wall, nil
+	}
+	nodes, err := isolation.Nodes("/")
+	if err != nil {
+		return wall, err
+	}
+	exists := func(path string) bool {
+		_, err := os.Stat(path)
+		return err == nil
+	}
+	refusal := isolate.Missing(plan.Devices, exists)
+	if refusal == nil {
+		wall.Nodes, refusal = isolate.Close(nodes, m, plan.Devices)
+	}
+	if refusal != nil {
+		return wall, refusal
+	}
+	return wall, nil
+}

@@ -1,0 +1,158 @@
+package isolate
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+func TestChoose(t *testing.T) {
+	both, none := Means{}, Means{Namespace: "forbidden", Landlock: "too old"}
+	onlyLandlock, onlyNamespace := Means{Namespace: "forbidden"}, Means{Landlock: "too old"}
+	for _, c := range []struct {
+		asked, required job.Isolation
+		can             Means
+		level           job.Isolation
+		says            string // in the note or the refusal; "" neither
+		refused         bool
+	}{
+		{"", "", both, "", "", false},
+		{"off", "", none, "", "", false},
+		{"auto", "", both, "namespace", "", false},
+		{"auto", "", onlyLandlock, "landlock", "", false},
+		{"auto", "", none, "", "nothing but variables keeps the job from other GPUs: namespace: forbidden; landlock: too old", false},
+		{"namespace", "", both, "namespace", "", false},
+		{"namespace", "", onlyLandlock, "", "here works --isolate landlock", true},
+		{"landlock", "", onlyNamespace, "", "cannot isolate the job by landlock: too old", true},
+		{"landlock", "", none, "", "leave --isolate out", true},
+		{"", "namespace", both, "namespace", "", false},
+		{"off", "namespace", both, "namespace", "", false},
+		{"", "namespace", onlyLandlock, "landlock", "", false},
+		{"", "landlock", both, "landlock", "", false},
+		{"auto", "landlock", both, "landlock", "", false},
+		{"", "landlock", onlyNamespace, "", "as hard as --require-isolation landlock asks", true},
+		{"landlock", "namespace", onlyLandlock, "landlock", "", false},
+		{"namespace", "landlock", both, "", "at least landlock is required", true},
+		{"namespace", "namespace", none, "", "forbidden", true},
+		{"auto", "namespace", none, "", "forbidden", true},
+	} {
+		level, note, refusal := Choose(c.asked, c.required, c.can)
+		said := note
+		if refusal != nil {
+			said = refusal.Summary + "; " + refusal.Remedy
+		}
+		if level != c.level || !strings.Contains(said, c.says) || (said == "") != (c.says == "") || (refusal != nil) != c.refused || refusal != nil && !refusal.Never {
+			t.Errorf("asked %q, required %q, %+v: %q, says %q", c.asked, c.required, c.can, level, said)
+		}
+		if again, _, _ := Choose(level, c.required, c.can); refusal == nil && again != level {
+			t.Errorf("asked %q, required %q: %q, and of that %q", c.asked, c.required, level, again)
+		}
+	}
+}
+
+// machine has four GPUs whose minor numbers are not their indices, one of them in MIG mode, and one of AMD.
+func machine() (gpu.Machine, []Node) {
+	one := func(index, minor int, id gpu.UUID, pci string) gpu.Device {
+		return gpu.Device{Index: index, Minor: &minor, UUID: id, PCI: pci, Vendor: gpu.NVIDIA}
+	}
+	m := gpu.Machine{Devices: []gpu.Device{one(0, 3, "GPU-a", "0000:01:00.0"), one(1, 2, "GPU-b", "0000:02:00.0"), one(2, 0, "GPU-c", "0000:03:00.0"), one(3, 1, "GPU-d", "0000:04:00.0"),
+		{UUID: "GPU-amd", PCI: "0000:05:00.0", Vendor: gpu.AMD, Minor: new(132)}}}
+	m.Devices[3].MIG = []gpu.MIGDevice{{UUID: "MIG-x", GPUInstance: 1}, {UUID: "MIG-y", GPUInstance: 1, ComputeInstance: 1}, {UUID: "MIG-z", GPUInstance: 2}}
+	nodes := []Node{{Path: "0", Number: 0}, {Path: "1", Number: 1}, {Path: "2", Number: 2}, {Path: "3", Number: 3}, {Path: "9", Number: 9},
+		{Path: "gi1", Kind: Capability, Number: 1, GPUInstance: 1, ComputeInstance: -1}, {Path: "gi1ci0", Kind: Capability, Number: 1, GPUInstance: 1},
+		{Path: "gi1ci1", Kind: Capability, Number: 1, GPUInstance: 1, ComputeInstance: 1}, {Path: "gi2", Kind: Capability, Number: 1, GPUInstance: 2, ComputeInstance: -1},
+		{Path: "gi2ci0", Kind: Capability, Number: 1, GPUInstance: 2},
+		{Path: "render a", Kind: Graphics, PCI: "0000:01:00.0"}, {Path: "render c", Kind: Graphics, PCI: "0000:03:00.0"}, {Path: "render amd", Kind: Graphics, PCI: "0000:05:00.0"},
+		{Path: "screen", Kind: Graphics, PCI: "0000:00:02.0"}}
+	return m, nodes
+}
+
+func given(ids ...gpu.UUID) (list []job.Given) {
+	for _, id := range ids {
+		list = append(list, job.Given{UUID: id, Label: string(id)})
+	}
+	return list
+}
+
+func TestClose(t *testing.T) {
+	m, nodes := machine()
+	for _, c := range []struct {
+		given []job.Given
+		open  string
+	}{
+		{given("GPU-a"), "3, render a, screen"},
+		{given("GPU-c", "GPU-a"), "0, 3, render a, render c, screen"},
+		{given("GPU-d"), "1, gi1, gi1ci0, gi1ci1, gi2, gi2ci0, screen"},
+		{given("MIG-y"), "1, gi1, gi1ci1, screen"},
+		{given("MIG-z"), "1, gi2, gi2ci0, screen"},
+		{given("MIG-x", "MIG-y"), "1, gi1, gi1ci0, gi1ci1, screen"},
+		{nil, "screen"},
+	} {
+		closed, refusal := Close(nodes, m, c.given)
+		var open []string
+		for _, n := range nodes {
+			if !slices.Contains(closed, n.Path) {
+				open = append(open, n.Path)
+			}
+		}
+		if got := strings.Join(open, ", "); got != c.open || refusal != nil {
+			t.Errorf("%v: open are %s, want %s (%v)", c.given, got, c.open, refusal)
+		}
+	}
+}
+
+// TestCloseRefuses: where it is not known which file is whose, nothing is left open by mistake.
+func TestCloseRefuses(t *testing.T) {
+	m, nodes := machine()
+	unnumbered := m
+	unnumbered.Devices = slices.Clone(m.Devices)
+	unnumbered.Devices[0].Minor = nil
+	for name, c := range map[string]struct {
+		m     gpu.Machine
+		nodes []Node
+		id    gpu.UUID
+		says  string
+	}{
+		"gone":                {m, nodes, "GPU-z", "not on the machine any more"},
+		"AMD":                 {m, nodes, "GPU-amd", "NVIDIA alone"},
+		"no number":           {unnumbered, nodes, "GPU-a", "does not say which device file"},
+		"slice without files": {m, nodes[:5], "MIG-x", "no device file of a slice"},
+	} {
+		closed, refusal := Close(c.nodes, c.m, given(c.id))
+		if refusal == nil || !strings.Contains(refusal.Summary, c.says) || refusal.Remedy == "" || !refusal.Never || closed != nil {
+			t.Errorf("%s: %v, %+v", name, closed, refusal)
+		}
+	}
+}
+
+func TestMissing(t *testing.T) {
+	for name, c := range map[string]struct {
+		exist   string
+		devices []job.Given
+		refused bool
+	}{
+		"all are there":  {"/dev/nvidiactl /dev/nvidia-uvm", given("GPU-a"), false},
+		"no driver here": {"", given("GPU-a"), false},
+		"not yet":        {"/dev/nvidiactl", given("GPU-a"), true},
+		"no GPU":         {"/dev/nvidiactl", nil, false},
+	} {
+		refusal := Missing(c.devices, func(path string) bool { return slices.Contains(strings.Fields(c.exist), path) })
+		if (refusal != nil) != c.refused {
+			t.Errorf("%s: %v", name, refusal)
+		}
+	}
+}
+
+// TestDoubt: what is known not to work is said for the level at which it does not, and for nothing else.
+func TestDoubt(t *testing.T) {
+	for program, levels := range map[string]string{"sudo": "namespace landlock", "bwrap": "landlock", "podman": "namespace landlock", "python": "", "": ""} {
+		for _, l := range append(Levels(), job.NoIsolation) {
+			if got := Doubt(l, program); (got != "") != slices.Contains(strings.Fields(levels), string(l)) {
+				t.Errorf("%s at %q: %q", program, l, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package isolate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/job"
+)
+
+// Node is a device file that belongs to one device, or to a part of one.
+type Node struct {
+	Path string
+	Kind Kind
+	// Number is the minor number of a GPU, with which the driver names its file, and which is no index: of the file itself, and
+	// of the GPU of a capability.
+	Number int
+	PCI    string // address of the device of a file of the kernel's graphics, as in gpu.Device
+	// GPUInstance and ComputeInstance are those of a capability; the second is -1 in that of a whole GPU instance.
+	GPUInstance, ComputeInstance int
+}
+
+// Kind is what a device file is.
+type Kind int
+
+// Kinds of device files. NVIDIA's are nvidia0 (NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-frontend.c), and
+// nvidia-caps/nvidia-cap3 for each part of a GPU in MIG mode (docs.nvidia.com/datacenter/tesla/mig-user-guide, "Device Nodes and
+// Capabilities"); dri/card0 and dri/renderD128 are the kernel's graphics, of every vendor.
+const (
+	Card Kind = iota
+	Capability
+	Graphics
+)
+
+// Close returns the files that a job with these devices must not open: those of all others, also of GPUs that are not on the
+// machine that was read. The order is that of nodes.
+func Close(nodes []Node, m gpu.Machine, given []job.Given) ([]string, *job.Refusal) {
+	own, refusal := ownDevices(nodes, m, given)
+	if refusal != nil {
+		return nil, refusal
+	}
+	var closed []string
+	for _, n := range nodes {
+		if !own.mayOpen(n, m) {
+			closed = append(closed, n.Path)
+		}
+	}
+	return closed, nil
+}
+
+// owned is a device of the job.
+type owned struct {
+	device *gpu.Device
+	slice  *gpu.MIGDevice // nil: the whole device
+}
+
+type ownedDevices []owned
+
+func ownDevices(nodes []Node, m gpu.Machine, given []job.Given) (own ownedDevices, refusal *job.Refusal) {
+	for _, g := range given {
+		d, slice, found := m.Find(g.UUID)
+		switch {
+		case !found:
+			return nil, refuse(fmt.Sprintf("cannot isolate the job: %s is not on the machine any more", g), "try again")
+		case d.Vendor != gpu.NVIDIA:
+			return nil, refuse(fmt.Sprintf("cannot isolate a job on %s: that is known for GPUs of NVIDIA alone", g),
+				"leave --isolate out to rely on variables, or run it in a container that is given only this device")
+		case d.Minor == nil:
+			return nil, refuse(fmt.Sprintf("cannot isolate the job: the driver does not say which device file is that of %s", g), "leave --isolate out to rely on variables")
+		case slice != nil && !slices.ContainsFunc(nodes, func(n Node) bool { return n.Kind == Capability && n.Number == *d.Minor }):
+			return nil, refuse(fmt.Sprintf("cannot isolate the job: no device file of a slice is found, so %s cannot be told from the others of its GPU", g), "leave --isolate out to rely on variables")
+		}
+		own = append(own, owned{d, slice})
+	}
+	return own, nil
+}
+
+func (own ownedDevices) mayOpen(n Node, m gpu.Machine) bool {
+	switch n.Kind {
+	case Card:
+		return slices.ContainsFunc(own, func(o owned) bool { return *o.device.Minor == n.Number })
+	case Capability:
+		return slices.ContainsFunc(own, func(o owned) bool {
+			return *o.device.Minor == n.Number && (o.slice == nil ||
+				o.slice.GPUInstance == n.GPUInstance && (n.ComputeInstance < 0 || o.slice.ComputeInstance == n.ComputeInstance))
+		})
+	}
+	isGPU := slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.PCI == n.PCI })
+	return !isGPU || slices.ContainsFunc(own, func(o owned) bool { return o.device.PCI == n.PCI }) // a screen without a GPU of its own is nobody's
+}
+
+// Missing are the shared files that a program behind a wall could not have made and needs: the driver's own helper is a program
+// with the rights of root (nvidia-modprobe), which has none there.
+func Missing(given []job.Given, exists func(path string) bool) *job.Refusal {
+	if len(given) == 0 || exists("/dev/nvidia-uvm") || !exists("/dev/nvidiactl") {
+		return nil
+	}
+	return refuse("cannot isolate the job: there is no /dev/nvidia-uvm yet, which CUDA needs and could not make there", "make it first: nvidia-modprobe -u -c=0")
+}
+
+// Breaks says what a level takes from a program beside the devices of others, one sentence each.
+func Breaks(level job.Isolation) []string {
+	switch level {
+	case job.Namespace:
+		return []string{
+			"files of other users and of root are shown as nobody's, so ssh may refuse its system-wide settings and git a folder of another user",
+			"sudo, su, newgrp, ping and fusermount have no rights there, and groups cannot be changed; the groups that the user has stay",
+			"nvidia-modprobe cannot make device files there: they must exist before",
+		}
+	case job.Landlock:
+		return []string{
+			"sudo, su and every other program with rights of its own have none there",
+			"nothing can be mounted: no bubblewrap, no rootless container, no Flatpak, no fuse",
+			"files that are made later directly in / or /dev cannot be opened, nor can a program of outside be traced",
+		}
+	}
+	return nil
+}
+
+// Doubt says what a program that is known cannot do at a level; "" nothing is known.
+func Doubt(level job.Isolation, program string) string {
+	is := func(names string) bool { return slices.Contains(strings.Fields(names), program) }
+	switch {
+	case level == job.NoIsolation:
+		return ""
+	case is("sudo su doas pkexec newgrp sg ping fusermount fusermount3 sshfs"):
+		return fmt.Sprintf("%s will not get rights of root behind --isolate %s: start it without, and gpuard inside of it", program, level)
+	case is("bwrap podman buildah apptainer singularity flatpak unshare rootlesskit") && level == job.Landlock:
+		return fmt.Sprintf("%s cannot mount anything behind --isolate landlock: use --isolate namespace", program)
+	case is("podman buildah rootlesskit") && level == job.Namespace:
+		return fmt.Sprintf("%s finds one user id behind --isolate namespace, and containers with several do not start: leave --isolate out, a container is given only its own devices", program)
+	}
+	return ""
+}

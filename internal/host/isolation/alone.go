@@ -1,0 +1,249 @@
+//go:build amd64 || arm64
+
+package isolation
+
+import (
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// A user namespace can only be entered by a process with one thread (unshare(2), CLONE_NEWUSER), and a Go program has
+// several from its first line on. So this one ends all its other threads, each by a signal whose handler is exit(2). From
+// then on nothing of the Go runtime may run: what is to be done is a list of system calls, which is made before, and the
+// last of them is execve(2). If one fails, this program is executed again to say which.
+
+// step is one system call.
+type step struct {
+	what  string // for people: "cannot what: reason"
+	call  uintptr
+	args  [6]uintptr
+	from  int     // the argument, from 1, that is the descriptor which the last opening step returned; 0 none
+	opens bool    // the result is such a descriptor
+	skips uintptr // this error is as good as success, and what follows goes on; 0 none
+	zero  *uint32 // must be 0 after the call: the status of a child; nil nothing
+}
+
+// alone is everything that the thread needs when it is the only one.
+type alone struct {
+	steps  []step
+	child  []step // that a forked child does meanwhile, outside the namespace; nil: no child
+	argv   **byte // of the program that says what failed, with the two numbers below
+	envp   **byte
+	exe    *byte
+	number [8]byte // index of the step that failed, decimal, as C string
+	errno  [8]byte
+
+	old     uint64 // signals that were blocked before
+	tasks   *byte  // "/proc/self/task"
+	entries [8192]byte
+	pid     int
+	action  action
+	keep    []any // what the steps point to
+}
+
+// action is the kernel's struct sigaction (include/linux/signal_types.h).
+type action struct {
+	handler, flags, restorer uintptr
+	mask                     uint64
+}
+
+const (
+	onStack     = 0x08000000 // SA_ONSTACK: each thread of Go has a stack for signals
+	hasRestorer = 0x04000000 // SA_RESTORER; without it amd64 takes no handler
+)
+
+// quitSignal ends a thread here. Nothing else uses the last of the real-time signals.
+const quitSignal = 64
+
+// exitHandler is the address of the handler.
+func exitHandler() uintptr
+
+// noStep is the index that stands for what comes before the steps.
+const noStep = 9999
+
+// mostRounds is how often the other threads are looked for, with 20 µs between: four seconds and more.
+const mostRounds = 200_000
+
+// run does not return. It must be called by the thread that began the process, and locked to it.
+func (a *alone) run() {
+	runtime.LockOSThread()
+	a.action = action{handler: exitHandler(), flags: onStack | hasRestorer, restorer: exitHandler()}
+	a.runRaw()
+	runtime.KeepAlive(a)
+}
+
+//go:norace
+//go:nosplit
+func (a *alone) runRaw() {
+	all := ^uint64(0)
+	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.old)), 8, 0, 0)
+	if errno := a.endThreads(); errno != 0 {
+		a.fail(noStep, errno)
+	}
+	if a.child != nil {
+		// Without SIGCHLD, so that the wait for it (__WCLONE) is for no other child, and the command hears of none.
+		child, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
+		if errno != 0 {
+			a.fail(noStep, errno)
+		}
+		if child == 0 {
+			_, errno := do(a.child)
+			exitAll(uintptr(errno))
+		}
+	}
+	failed, errno := do(a.steps)
+	a.fail(failed, errno)
+}
+
+// do makes the calls in order. It returns the index of the one that failed, or -1 after the last.
+//
+//go:norace
+//go:nosplit
+func do(steps []step) (failed int, errno syscall.Errno) {
+	var fd uintptr
+	for i := range steps {
+		s := &steps[i]
+		if s.from > 0 {
+			s.args[s.from-1] = fd
+		}
+		if s.call == prepareExec {
+			defaultSignals()
+			continue
+		}
+		for {
+			var result uintptr
+			result, _, errno = syscall.RawSyscall6(s.call, s.args[0], s.args[1], s.args[2], s.args[3], s.args[4], s.args[5])
+			if errno == syscall.EINTR {
+				continue
+			}
+			if s.opens {
+				fd = result
+			}
+			break
+		}
+		switch {
+		case errno != 0 && uintptr(errno) == s.skips:
+		case errno != 0:
+			return i, errno
+		case s.zero != nil && *s.zero != 0:
+			return i, syscall.Errno(*s.zero >> 8 & 0xff) // exit code of the child, which is its error
+		}
+	}
+	return -1, 0
+}
+
+// prepareExec is the number of the step that gives signals their default again, in place of a system call.
+const prepareExec = ^uintptr(0)
+
+// endThreads ends all threads but this one, and returns when they are gone.
+//
+//go:norace
+//go:nosplit
+func (a *alone) endThreads() syscall.Errno {
+	_, _, errno := syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, quitSignal, uintptr(unsafe.Pointer(&a.action)), 0, 8, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	dir, _, errno := syscall.RawSyscall6(syscall.SYS_OPENAT, ^uintptr(99), uintptr(unsafe.Pointer(a.tasks)), syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	pause := [2]int64{0, 20_000}
+	for round := 0; round < mostRounds; round++ {
+		others, errno := a.signalThreads(dir)
+		if errno != 0 {
+			return errno
+		}
+		if others == 0 {
+			syscall.RawSyscall(syscall.SYS_CLOSE, dir, 0, 0)
+			return 0
+		}
+		syscall.RawSyscall(syscall.SYS_NANOSLEEP, uintptr(unsafe.Pointer(&pause)), 0, 0)
+	}
+	return syscall.ETIMEDOUT
+}
+
+// signalThreads sends the signal to each other thread, and counts them. dir is /proc/self/task.
+//
+//go:norace
+//go:nosplit
+func (a *alone) signalThreads(dir uintptr) (others int, errno syscall.Errno) {
+	if _, _, errno = syscall.RawSyscall(syscall.SYS_LSEEK, dir, 0, 0); errno != 0 {
+		return 0, errno
+	}
+	for {
+		var n uintptr
+		n, _, errno = syscall.RawSyscall(syscall.SYS_GETDENTS64, dir, uintptr(unsafe.Pointer(&a.entries)), uintptr(len(a.entries)))
+		if errno != 0 || n == 0 {
+			return others, errno
+		}
+		// struct linux_dirent64 of getdents64(2): inode, offset (8 each), length (2), type (1), name.
+		for at := uintptr(0); at+19 < n; {
+			length := uintptr(*(*uint16)(unsafe.Pointer(&a.entries[at+16])))
+			thread := 0
+			for i := at + 19; i < n && a.entries[i] >= '0' && a.entries[i] <= '9'; i++ {
+				thread = thread*10 + int(a.entries[i]-'0')
+			}
+			if thread != 0 && thread != a.pid {
+				others++
+				syscall.RawSyscall(syscall.SYS_TGKILL, uintptr(a.pid), uintptr(thread), quitSignal)
+			}
+			if length == 0 {
+				return others, syscall.EIO
+			}
+			at += length
+		}
+	}
+}
+
+// defaultSignals gives every caught signal its default: the handlers of Go must not run in what is left of this process.
+//
+//go:norace
+//go:nosplit
+func defaultSignals() {
+	for sig := uintptr(1); sig <= 64; sig++ {
+		var a action
+		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, 0, uintptr(unsafe.Pointer(&a)), 8, 0, 0)
+		if a.handler <= 1 { // SIG_DFL, SIG_IGN
+			continue
+		}
+		a = action{}
+		syscall.RawSyscall6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&a)), 0, 8, 0, 0)
+	}
+}
+
+// fail executes the program that says what failed.
+//
+//go:norace
+//go:nosplit
+func (a *alone) fail(failed int, errno syscall.Errno) {
+	digits(&a.number, failed)
+	digits(&a.errno, int(errno))
+	defaultSignals()
+	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&a.old)), 0, 8, 0, 0)
+	syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(a.exe)), uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envp)))
+	exitAll(125)
+}
+
+// digits writes a number of up to seven digits.
+//
+//go:norace
+//go:nosplit
+func digits(to *[8]byte, n int) {
+	for i := 6; i >= 0; i-- {
+		to[i] = '0' + byte(n%10)
+		n /= 10
+	}
+	to[7] = 0
+}
+
+//go:norace
+//go:nosplit
+func exitAll(code uintptr) {
+	for {
+		syscall.RawSyscall(syscall.SYS_EXIT_GROUP, code, 0, 0)
+	}
+}

@@ -1,0 +1,191 @@
+// Package isolation starts a program that cannot open the device files of other GPUs. It builds what the kernel then keeps: a
+// mount namespace, or rules of Landlock. It does not decide which files these are, nor which of the two.
+//
+//	w := isolation.Wall{Level: job.Namespace, Nodes: []string{"/dev/nvidia1"}}
+//	path, argv, err := w.Command("/usr/bin/python", []string{"python", "train.py"})
+//
+// That command line is this program again (Become), which builds the wall in its own process and becomes the program in it: the
+// program has the process ID that was started. Between the two stands no moment at which it runs without the wall.
+package isolation
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/job"
+)
+
+// Flags are the first arguments of the processes of this package.
+const (
+	Flag       = "__wall"
+	FailedFlag = "__wall-failed"
+)
+
+// Wall says what a program shall not open, and how that is kept.
+type Wall struct {
+	Level job.Isolation `json:"level"`
+	Nodes []string      `json:"nodes"` // device files of others
+}
+
+// Command is the command line of a process that becomes the program behind the wall. Without a level it is the program's own.
+func (w Wall) Command(path string, argv []string) (string, []string, error) {
+	if w.Level == job.NoIsolation {
+		return path, argv, nil
+	}
+	text, err := json.Marshal(w)
+	if err != nil {
+		return "", nil, err
+	}
+	return "/proc/self/exe", append([]string{"gpuard", Flag, string(text), path}, argv...), nil
+}
+
+// program is what is executed in the end.
+type program struct {
+	path string
+	argv []string
+}
+
+// ProgramError says that the wall stands and the program behind it cannot be executed; shells answer 126.
+type ProgramError struct {
+	name string
+	err  error
+}
+
+// Error names the program and the kernel's reason.
+func (e *ProgramError) Error() string { return fmt.Sprintf("cannot run %q: %v", e.name, e.err) }
+
+// Unwrap returns the kernel's error.
+func (e *ProgramError) Unwrap() error { return e.err }
+
+// errNotFirst: Go moves its functions between threads.
+var errNotFirst = errors.New("cannot begin: this is not the first thread of the process")
+
+// Become builds the wall args[0] and becomes the program args[1] with the words args[2:]. It returns only on an error, and then
+// nothing was started.
+func Become(args []string) error {
+	if len(args) < 3 {
+		return errors.New("cannot build a wall by hand: gpuard starts what it needs itself")
+	}
+	var w Wall
+	err := json.Unmarshal([]byte(args[0]), &w)
+	if err == nil {
+		err = become(w, program{args[1], args[2:]})
+	}
+	var own *ProgramError
+	if errors.As(err, &own) {
+		return err
+	}
+	return failure(args[2], err)
+}
+
+func become(w Wall, p program) error {
+	hidden, err := places(w.Nodes, "/dev", "/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	err = refuseDescriptors(hidden, w.Level == job.Namespace)
+	if err != nil {
+		return err
+	}
+	switch w.Level {
+	case job.Namespace:
+		err = becomeInNamespace(hidden, p)
+		if errors.Is(err, errNotFirst) {
+			return again()
+		}
+		return err
+	case job.Landlock:
+		return becomeUnderLandlock(hidden, p)
+	}
+	return fmt.Errorf("cannot build a wall of kind %q: this gpuard knows none", w.Level)
+}
+
+// triesVariable counts how often this process was executed again, to begin in its first thread.
+const triesVariable = "GPUARD_WALL_TRIES"
+
+func again() error {
+	tries, _ := strconv.Atoi(os.Getenv(triesVariable))
+	if tries >= 50 {
+		return errNotFirst
+	}
+	err := os.Setenv(triesVariable, strconv.Itoa(tries+1))
+	if err != nil {
+		return err
+	}
+	return unix.Exec("/proc/self/exe", os.Args, os.Environ())
+}
+
+// environment is that of the program.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, triesVariable+"=") })
+}
+
+// failure is why the command is not started.
+func failure(command string, err error) error {
+	return fmt.Errorf("cannot start %q behind a wall, so it was not started: %w; gpuard doctor says what this machine can do", command, err)
+}
+
+// Failed says what the step was that failed, for the process that is executed then.
+func Failed(args []string) error {
+	if len(args) < 3 {
+		return errors.New("cannot say what failed by hand: gpuard starts what it needs itself")
+	}
+	index, err := strconv.Atoi(args[0])
+	number, numberErr := strconv.Atoi(args[1])
+	if err != nil || numberErr != nil {
+		return errors.New("cannot say what failed")
+	}
+	reason := syscall.Errno(number) //nolint:gosec // an error of the kernel
+	what := "end the other threads of gpuard"
+	if index < len(args)-3 {
+		what = args[3+index]
+	}
+	if what == execStep {
+		return &ProgramError{args[2], reason}
+	}
+	return failure(args[2], fmt.Errorf("cannot %s: %w", what, reason))
+}
+
+// refuseDescriptors refuses what was inherited and leads past the wall: an open device, and, where paths change their meaning, an
+// open folder of outside.
+func refuseDescriptors(hidden []string, folders bool) error {
+	numbers := map[uint64]string{}
+	for _, path := range hidden {
+		var stat unix.Stat_t
+		if unix.Lstat(path, &stat) == nil {
+			numbers[stat.Rdev] = path
+		}
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("cannot list the open files of this process: %w", err)
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) //nolint:gosec // not negative
+		var stat unix.Stat_t
+		if err != nil || flags&unix.FD_CLOEXEC != 0 || unix.Fstat(fd, &stat) != nil {
+			continue
+		}
+		target, _ := os.Readlink(filepath.Join("/proc/self/fd", e.Name()))
+		switch kind := stat.Mode & unix.S_IFMT; {
+		case kind == unix.S_IFCHR && numbers[stat.Rdev] != "":
+			return fmt.Errorf("descriptor %d, which it would inherit, is open on %s: close it first: %[1]d>&-", fd, numbers[stat.Rdev])
+		case kind == unix.S_IFDIR && folders:
+			return fmt.Errorf("descriptor %d, which it would inherit, is the folder %s, through which files outside can be opened: close it first: %[1]d>&-", fd, target)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package isolation_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/host/isolation"
+	"gpuard/test/executable"
+)
+
+// TestMain makes this test program one that becomes others behind a wall, and one that tries to get out.
+func TestMain(m *testing.M) {
+	word := ""
+	if len(os.Args) > 1 {
+		word = os.Args[1]
+	}
+	call := map[string]func([]string) error{isolation.Flag: isolation.Become, isolation.FailedFlag: isolation.Failed, tryFlag: tryToEscape}[word]
+	if call == nil {
+		os.Exit(m.Run())
+	}
+	err := call(os.Args[2:])
+	fmt.Fprintln(os.Stderr, err)
+	var own *isolation.ProgramError
+	switch {
+	case err == nil:
+		os.Exit(0)
+	case errors.As(err, &own):
+		os.Exit(126)
+	}
+	os.Exit(125)
+}
+
+// others is the device file that nothing may open behind the walls here. Every computer has it, and nobody needs it.
+const others = "/dev/full"
+
+// user is who starts a program: root, who runs this test, or somebody else.
+type user struct {
+	name string
+	uid  uint32
+}
+
+// eachWall runs a test at both levels, and where root runs it, as root and as an ordinary user.
+func eachWall(t *testing.T, test func(t *testing.T, level job.Isolation, who user)) {
+	t.Helper()
+	users := []user{{"caller", uint32(os.Getuid())}} //nolint:gosec // an id
+	if os.Getuid() == 0 {
+		users = []user{{"root", 0}, {"ordinary user", 1_731_035}}
+	}
+	for level, why := range map[job.Isolation]string{job.Namespace: isolation.Namespace(), job.Landlock: isolation.Landlock()} {
+		for _, who := range users {
+			t.Run(string(level)+" "+who.name, func(t *testing.T) {
+				if why != "" {
+					t.Skip(why)
+				}
+				test(t, level, who)
+			})
+		}
+	}
+}
+
+// behind is a command behind a wall.
+func behind(t *testing.T, level job.Isolation, who user, words ...string) *exec.Cmd {
+	t.Helper()
+	path, err := exec.LookPath(words[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, argv, err := isolation.Wall{level, []string{others}}.Command(path, words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return who.command(t, path, argv...)
+}
+
+// command is a program that this user starts.
+func (who user) command(t *testing.T, path string, argv ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), path)
+	cmd.Args, cmd.Dir, cmd.Env = argv, "/", append(os.Environ(), "HOME=/")
+	if who.uid != uint32(os.Getuid()) { //nolint:gosec // an id
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: who.uid, Gid: who.uid}}
+	}
+	return cmd
+}
+
+// output is what a command prints on both streams, and its exit code.
+func output(t *testing.T, cmd *exec.Cmd) (string, int) {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	var failed *exec.ExitError
+	if err != nil && !errors.As(err, &failed) {
+		t.Fatal(err)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+// TestWall: of two device files one can be opened; the program has the process ID that was started, its arguments, variables,
+// streams, exit code and identity.
+func TestWall(t *testing.T) {
+	t.Parallel()
+	eachWall(t, func(t *testing.T, level job.Isolation, who user) {
+		cmd := behind(t, level, who, "sh", "-c", `echo $$ $(id -u) $(id -g) "$0" "$X" $(cat); true <>/dev/zero && echo zero; true <>/dev/full || echo closed; exit 7`, "a name")
+		cmd.Env, cmd.Stdin = append(cmd.Env, "X=a  value"), strings.NewReader("said")
+		out, code := output(t, cmd)
+		want := fmt.Sprintf("%d %d %d a name a  value said\nzero\n", cmd.ProcessState.Pid(), who.uid, gid(who))
+		if !strings.HasPrefix(out, want) || !strings.Contains(out, "closed") || code != 7 {
+			t.Errorf("exit code %d, prints\n%s\nwant\n%s…closed", code, out, want)
+		}
+	})
+}
+
+func gid(who user) int {
+	if who.uid == uint32(os.Getuid()) { //nolint:gosec // an id
+		return os.Getgid()
+	}
+	return int(who.uid)
+}
+
+// TestSame: what the kernel knows of the process beside its rights is what it would be without a wall: signals, limits, groups,
+// folder, open files.
+func TestSame(t *testing.T) {
+	t.Parallel()
+	const script = `trap "" USR1; cd /; exec sh -c 'grep -E "^(Sig(Blk|Ign|Cgt)|ShdPnd|Threads|Groups|Uid|Gid|Cpus_allowed):" /proc/self/status; ulimit -Sn; ulimit -Hn; pwd; umask; ls -l /proc/self/fd | wc -l'`
+	eachWall(t, func(t *testing.T, level job.Isolation, who user) {
+		sh, err := exec.LookPath("sh")
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, _ := output(t, who.command(t, sh, "sh", "-c", script))
+		walled, _ := output(t, behind(t, level, who, "sh", "-c", script))
+		if plain != walled {
+			t.Errorf("without\n%s\nbehind the wall\n%s", plain, walled)
+		}
+	})
+}
+
+// TestProgramFails: the wall stands and the program does not: its own error and exit code.
+func TestProgramFails(t *testing.T) {
+	t.Parallel()
+	eachWall(t, func(t *testing.T, level job.Isolation, who user) {
+		path, argv, err := isolation.Wall{level, []string{others}}.Command("/dev/null", []string{"null"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, code := output(t, who.command(t, path, argv...))
+		if out != "cannot run \"null\": permission denied\n" || code != 126 {
+			t.Errorf("exit code %d, says %s", code, out)
+		}
+	})
+}
+
+// TestScript: one without "#!" goes to the shell, as with execvp(3).
+func TestScript(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(public(t), "script")
+	executable.Write(t, script, []byte("true <>/dev/full || echo closed \"$1\"\n"))
+	eachWall(t, func(t *testing.T, level job.Isolation, who user) {
+		out, code := output(t, behind(t, level, who, script, "for you"))
+		if !strings.HasSuffix(out, "closed for you\n") || code != 0 {
+			t.Errorf("exit code %d, says %s", code, out)
+		}
+	})
+}
+
+// public is a folder that every user can read.
+func public(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "wall")
+	if err == nil {
+		err = os.Chmod(dir, 0o777) //nolint:gosec // as it says
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// TestFailsClosed: where the wall cannot be built, the program is not started.
+func TestFailsClosed(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"no such device":    {`{"level":"namespace","nodes":["/dev/no-such"]}`, "/bin/echo", "echo", "started"},
+		"no device":         {`{"level":"landlock","nodes":["/etc/passwd"]}`, "/bin/echo", "echo", "started"},
+		"no such level":     {`{"level":"moat","nodes":["/dev/full"]}`, "/bin/echo", "echo", "started"},
+		"an empty level":    {`{"nodes":["/dev/full"]}`, "/bin/echo", "echo", "started"},
+		"not understood":    {`{"level":`, "/bin/echo", "echo", "started"},
+		"no program":        {`{"level":"landlock"}`, "/bin/echo"},
+		"nested too deeply": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", append([]string{isolation.Flag}, args...)...)
+			if args == nil { // what makes user namespaces is refused from 32 deep on
+				if why := isolation.Namespace(); why != "" {
+					t.Skip(why)
+				}
+				cmd = deep(t, 40)
+			}
+			out, code := output(t, cmd)
+			if strings.Contains(out, "started\n") || code != 125 || !strings.HasPrefix(out, "cannot ") {
+				t.Errorf("exit code %d, says %s", code, out)
+			}
+		})
+	}
+}
+
+// deep is a program behind so many walls.
+func deep(t *testing.T, walls int) *exec.Cmd {
+	t.Helper()
+	path, argv := "/bin/echo", []string{"echo", "started"}
+	var err error
+	for range walls {
+		path, argv, err = isolation.Wall{job.Namespace, []string{others}}.Command(path, argv)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), path)
+	cmd.Args = argv
+	return cmd
+}
+
+// TestNested: a wall inside of a wall, of either kind, as a lease within a lease has it.
+func TestNested(t *testing.T) {
+	t.Parallel()
+	eachWall(t, func(t *testing.T, level job.Isolation, who user) {
+		inner, argv, err := isolation.Wall{job.Landlock, []string{"/dev/zero"}}.Command("/bin/sh", []string{"sh", "-c", "true <>/dev/full || echo closed; true <>/dev/zero || echo closed; true <>/dev/null && echo open"})
+		if isolation.Landlock() != "" {
+			t.Skip(isolation.Landlock())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path, argv, err := isolation.Wall{level, []string{others}}.Command(inner, argv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, _ := output(t, who.command(t, path, argv...))
+		lines := strings.Split(out, "\n")
+		if n := len(slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return l != "closed" })); n != 2 || !slices.Contains(lines, "open") {
+			t.Errorf("says %s", out)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package isolation
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"gpuard/internal/core/isolate"
+	"gpuard/internal/host/sys"
+)
+
+// Nodes lists the device files that belong to one GPU each, as they are there now; below root lie dev, proc and sys.
+func Nodes(root string) ([]isolate.Node, error) {
+	dev := filepath.Join(root, "dev")
+	entries, err := os.ReadDir(dev)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the device files: %w", err)
+	}
+	var nodes []isolate.Node
+	for _, e := range entries {
+		if n, found := numbered(e, "nvidia"); found {
+			nodes = append(nodes, isolate.Node{Path: filepath.Join(dev, e.Name()), Kind: isolate.Card, Number: n})
+		}
+	}
+	return append(append(nodes, capabilityNodes(root)...), graphicsNodes(root)...), nil
+}
+
+// numbered is the number of a device file of this prefix.
+func numbered(e fs.DirEntry, prefix string) (int, bool) {
+	digits, found := strings.CutPrefix(e.Name(), prefix)
+	n, err := strconv.ParseUint(digits, 10, 20)
+	return int(n), found && err == nil && e.Type()&fs.ModeCharDevice != 0 //nolint:gosec // 20 bits
+}
+
+// capabilityNodes are those of the parts of GPUs in MIG mode. The driver says which they are in /proc/driver/nvidia/capabilities.
+func capabilityNodes(root string) (nodes []isolate.Node) {
+	caps := filepath.Join(root, "dev/nvidia-caps")
+	entries, err := os.ReadDir(caps)
+	if err != nil {
+		return nil
+	}
+	known := capabilities{}
+	known.read(filepath.Join(root, "proc/driver/nvidia/capabilities"))
+	for _, e := range entries {
+		n, found := numbered(e, "nvidia-cap")
+		if part, isPart := known[n]; found && isPart {
+			part.Path = filepath.Join(caps, e.Name())
+			nodes = append(nodes, part)
+		}
+	}
+	return nodes
+}
+
+// capabilities are the parts by the minor number of their file.
+type capabilities map[int]isolate.Node
+
+var partFile = regexp.MustCompile(`/gpu(\d+)/mig/gi(\d+)(?:/ci(\d+))?/access$`)
+
+func (c capabilities) read(folder string) {
+	for _, pattern := range []string{"gpu*/mig/gi*/access", "gpu*/mig/gi*/ci*/access"} {
+		files, _ := filepath.Glob(filepath.Join(folder, pattern))
+		for _, path := range files {
+			found := partFile.FindStringSubmatch(path)
+			text, _ := sys.ReadSome(path, 4096)
+			_, rest, _ := strings.Cut(string(text), "DeviceFileMinor:")
+			var minor int
+			if _, err := fmt.Sscan(rest, &minor); err != nil || found == nil {
+				continue
+			}
+			part := isolate.Node{Kind: isolate.Capability, ComputeInstance: -1}
+			part.Number, _ = strconv.Atoi(found[1])
+			part.GPUInstance, _ = strconv.Atoi(found[2])
+			if found[3] != "" {
+				part.ComputeInstance, _ = strconv.Atoi(found[3])
+			}
+			c[minor] = part
+		}
+	}
+}
+
+// graphicsNodes are those of the kernel's graphics that belong to a device on the PCI bus.
+func graphicsNodes(root string) (nodes []isolate.Node) {
+	dri := filepath.Join(root, "dev/dri")
+	entries, err := os.ReadDir(dri)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if e.Type()&fs.ModeCharDevice == 0 {
+			continue
+		}
+		target, err := os.Readlink(filepath.Join(root, "sys/class/drm", e.Name(), "device"))
+		if err != nil {
+			continue
+		}
+		nodes = append(nodes, isolate.Node{Path: filepath.Join(dri, e.Name()), Kind: isolate.Graphics, PCI: filepath.Base(target)})
+	}
+	return nodes
+}

@@ -1,0 +1,107 @@
+package isolation
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// places finds every path at which one of these device files can be opened: nodes of the same number below dev, and the same
+// files in another mount of their file system, such as that of a folder for chroot(8).
+func places(nodes []string, dev, mountinfo string) ([]string, error) {
+	numbers := map[uint64]bool{}
+	for _, path := range nodes {
+		var stat unix.Stat_t
+		err := unix.Lstat(path, &stat)
+		if err != nil {
+			return nil, fmt.Errorf("cannot find %s any more: %w", path, err)
+		}
+		if stat.Mode&unix.S_IFMT != unix.S_IFCHR {
+			return nil, fmt.Errorf("cannot close %s: it is no device file", path)
+		}
+		numbers[stat.Rdev] = true
+	}
+	found := slices.Clone(nodes)
+	// What of it this user may not list is passed over: nothing below can be opened by a name that is found out here.
+	_ = filepath.WalkDir(dev, func(path string, e fs.DirEntry, err error) error {
+		var stat unix.Stat_t
+		if err == nil && e.Type()&fs.ModeCharDevice != 0 && !slices.Contains(found, path) && unix.Lstat(path, &stat) == nil && numbers[stat.Rdev] {
+			found = append(found, path)
+		}
+		return nil
+	})
+	text, err := os.ReadFile(mountinfo)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read what is mounted: %w", err)
+	}
+	return elsewhere(found, readMounts(string(text))), nil
+}
+
+// mounted is a line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).
+type mounted struct {
+	device      string // number of the file system
+	root, point string // folder of that file system, and where it is
+}
+
+func readMounts(text string) (all []mounted) {
+	escapes := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) > 5 {
+			all = append(all, mounted{f[2], escapes.Replace(f[3]), escapes.Replace(f[4])})
+		}
+	}
+	return all
+}
+
+// elsewhere adds to the paths those of the same files in other mounts. Mounts that are covered by others do no harm: what is
+// found at their paths is another file.
+func elsewhere(paths []string, mounts []mounted) []string {
+	all := slices.Clone(paths)
+	for _, path := range paths {
+		var stat unix.Stat_t
+		if unix.Lstat(path, &stat) != nil {
+			continue
+		}
+		device := fmt.Sprintf("%d:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev))
+		for _, from := range mounts {
+			inFile, below := within(path, from.point)
+			if from.device != device || !below {
+				continue
+			}
+			for _, to := range mounts {
+				rest, below := within(join(from.root, inFile), to.root)
+				other := join(to.point, rest)
+				var there unix.Stat_t
+				if to.device != device || !below || slices.Contains(all, other) || unix.Lstat(other, &there) != nil {
+					continue
+				}
+				if there.Dev == stat.Dev && there.Ino == stat.Ino {
+					all = append(all, other)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// within is the part of a path below a folder.
+func within(path, folder string) (rest string, below bool) {
+	if folder == "/" || path == folder {
+		return strings.TrimPrefix(path, folder), true
+	}
+	rest, below = strings.CutPrefix(path, folder+"/")
+	return rest, below
+}
+
+func join(folder, rest string) string {
+	if rest == "" {
+		return folder
+	}
+	return filepath.Join(folder, rest)
+}
