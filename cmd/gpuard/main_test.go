@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == "__rank" || os.Args[1] == "__join") { // torchrun starts the file of this program, under its own name
 		main()
 	}
-	roles := map[string]func(){"gpuard": main, "hasty": hasty, "orderly": orderly, "polite": polite, "sampling": sampling, "glancing": glancing, "trusting": trusting, "pausing": pausing, "lasting": lastingly, "crowded": crowded, "unwell": unwell, "amdbox": amdbox,
+	roles := map[string]func(){"gpuard": main, "hasty": hasty, "orderly": orderly, "polite": polite, "sampling": sampling, "glancing": glancing, "trusting": trusting, "pausing": pausing, "lasting": lastingly, "crowded": crowded, "unwell": unwell, "amdbox": amdbox, "labbox": labbox,
 		"surveyed": surveyed, "strict": strict, "occupy": occupy, "upkeep": upkeep, "alone": alone, "keeplock": keeplock, "listen": listen, "reap": reap, "adopter": adopter, "thread": thread, "threadless": threadless, "rank": rank, "torchagent": torchagent, "served": served, "kubectl": kubectl.Main, "stubengine": stubEngine, "contained": inContainer}
 	if name := filepath.Base(os.Args[0]); roles[name] != nil {
 		os.Args[0] = name

@@ -6,6 +6,7 @@ package nvidia
 import (
 	"bufio"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -95,6 +96,44 @@ func (l *Lab) WithoutNodes() {
 	l.text = "nodes none\n" + l.text
 	l.Module(l.module)
 }
+
+// MakeNodes makes the machine's device files real ones, without a driver behind them: a library opens them as far as the kernel
+// lets it. It needs root, and a file system that may have device files.
+func (l *Lab) MakeNodes() {
+	l.t.Helper()
+	node := func(name string, major, minor uint32) {
+		path := filepath.Join(l.root, "dev", name)
+		err := os.MkdirAll(filepath.Dir(path), 0o755) //nolint:gosec // for all users
+		if err == nil {
+			_ = os.Remove(path)
+			err = unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(major, minor))) //nolint:gosec // small numbers
+		}
+		if err == nil {
+			err = os.Chmod(path, 0o666) //nolint:gosec // as device files are
+		}
+		if err != nil {
+			l.t.Fatalf("cannot make a device file: %v", err)
+		}
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if !errors.Is(err, unix.ENXIO) {
+			l.t.Skipf("device files in %s cannot be used: %v, %v", l.root, file, err)
+		}
+	}
+	node("nvidiactl", 195, 255)
+	node("nvidia-uvm", 235, 0)
+	node("nvidia-uvm-tools", 235, 1)
+	for i, d := range l.Machine.Devices {
+		node(fmt.Sprint("nvidia", i), 195, uint32(i)) //nolint:gosec // a few
+		for _, s := range d.MIG {
+			for _, minor := range []int{groupCapability(i, s), sliceCapability(i, s)} {
+				node(fmt.Sprint("nvidia-caps/nvidia-cap", minor), 237, uint32(minor)) //nolint:gosec // a few
+			}
+		}
+	}
+}
+
+// Root is the folder of the machine's dev, proc and sys.
+func (l *Lab) Root() string { return l.root }
 
 // Module changes the version of the pretended kernel module, which is that of the library otherwise.
 func (l *Lab) Module(version string) {

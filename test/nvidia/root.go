@@ -39,10 +39,16 @@ func (l *Lab) plant() {
 		l.write(fmt.Sprintf("dev/nvidia%d", i), "")
 		for _, s := range d.MIG {
 			place := fmt.Sprintf("gpu%d/mig/gi%d/", i, s.GPUInstance)
-			capability(place+"access", 3+64*i+9*s.GPUInstance, 0o444)
-			capability(fmt.Sprintf("%sci%d/access", place, s.ComputeInstance), 4+64*i+9*s.GPUInstance+s.ComputeInstance, 0o444)
+			capability(place+"access", groupCapability(i, s), 0o444)
+			capability(fmt.Sprintf("%sci%d/access", place, s.ComputeInstance), sliceCapability(i, s), 0o444)
 		}
 	}
+}
+
+// groupCapability is the minor number of the device file of a slice's GPU instance, and sliceCapability that of the slice.
+func groupCapability(i int, s gpu.MIGDevice) int { return 3 + 64*i + 9*s.GPUInstance }
+func sliceCapability(i int, s gpu.MIGDevice) int {
+	return groupCapability(i, s) + 1 + s.ComputeInstance
 }
 
 func (l *Lab) plantGPU(i int, d gpu.Device) {

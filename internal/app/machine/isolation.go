@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -50,12 +51,12 @@ func (h *Host) WallOf(plan job.Plan, m gpu.Machine) (isolation.Wall, error) {
 	if plan.Isolation == job.NoIsolation {
 		return wall, nil
 	}
-	nodes, err := isolation.Nodes("/")
+	nodes, err := isolation.Nodes(cmp.Or(h.Root, "/"))
 	if err != nil {
 		return wall, err
 	}
 	exists := func(path string) bool {
-		_, err := os.Stat(path)
+		_, err := os.Stat(filepath.Join(h.Root, path))
 		return err == nil
 	}
 	refusal := isolate.Missing(plan.Devices, exists)

@@ -59,7 +59,7 @@ func become(host *machine.Host, crew ranks.Crew, command []string) error {
 	}
 	cpus, _ := ranks.ParseCPUs(m.CPUs)
 	_ = affinity.Bind(cpus, m.Node) // where that is not allowed, it runs anywhere
-	return launch.Exec(path, argv, host.Env.With(m.Vars), nil, -1)
+	return launch.Exec(path, argv, host.Env.With(m.Vars), nil, -1, nil)
 }
 
 // pythonAbove is the Python that torchrun runs in, under the name that it was started by: by that it finds its

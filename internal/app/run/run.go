@@ -155,14 +155,13 @@ func (l *Launch) useCPU(spec job.Spec) (err error) {
 // Exec turns this process into the command and starts a holder that keeps the lease until the command is gone. It
 // returns only if that fails, and then the lease is free.
 func (l *Launch) Exec() error {
-	path, argv, err := l.wall.Command(l.path, l.argv)
-	if err != nil {
-		l.release()
-		return err
+	var behind func(path string, argv, env []string) error
+	if l.wall.Level != job.NoIsolation {
+		behind = l.wall.Exec
 	}
 	if l.claimed == nil {
 		l.keepPort(true)
-		return launch.Exec(path, argv, l.env, l.open, -1)
+		return launch.Exec(l.path, l.argv, l.env, l.open, -1, behind)
 	}
 	if l.claimed.Machine.Stuck {
 		return l.runAsChild()
@@ -184,7 +183,7 @@ func (l *Launch) Exec() error {
 	}
 	if err == nil {
 		l.keepPort(true)
-		err = launch.Exec(path, argv, l.env, l.open, fd)
+		err = launch.Exec(l.path, l.argv, l.env, l.open, fd, behind)
 	}
 	l.release()
 	return err

@@ -2,10 +2,12 @@
 // mount namespace, or rules of Landlock. It does not decide which files these are, nor which of the two.
 //
 //	w := isolation.Wall{Level: job.Namespace, Nodes: []string{"/dev/nvidia1"}}
-//	path, argv, err := w.Command("/usr/bin/python", []string{"python", "train.py"})
+//	err := w.Exec("/usr/bin/python", []string{"python", "train.py"}, env) // returns only on an error
+//	path, argv, err := w.Command("/usr/bin/python", []string{"python", "train.py"}) // for a child
 //
-// That command line is this program again (Become), which builds the wall in its own process and becomes the program in it: the
-// program has the process ID that was started. Between the two stands no moment at which it runs without the wall.
+// The command line for a child is this program again (Become), which does the same as Exec: it builds the wall in its own process and
+// becomes the program in it. The program has the process ID that was started, and there is no moment at which it runs without
+// the wall.
 package isolation
 
 import (
@@ -48,10 +50,27 @@ func (w Wall) Command(path string, argv []string) (string, []string, error) {
 	return "/proc/self/exe", append([]string{"gpuard", Flag, string(text), path}, argv...), nil
 }
 
+// Exec builds the wall around this process and becomes the program. It returns only on an error, and then nothing was started.
+func (w Wall) Exec(path string, argv, env []string) error {
+	err := become(w, program{path, argv, env})
+	if errors.Is(err, errNotFirst) {
+		self, words, err := w.Command(path, argv)
+		if err != nil {
+			return err
+		}
+		return unix.Exec(self, words, env)
+	}
+	var own *ProgramError
+	if errors.As(err, &own) {
+		return err
+	}
+	return failure(argv[0], err)
+}
+
 // program is what is executed in the end.
 type program struct {
-	path string
-	argv []string
+	path      string
+	argv, env []string
 }
 
 // ProgramError says that the wall stands and the program behind it cannot be executed; shells answer 126.
@@ -78,10 +97,13 @@ func Become(args []string) error {
 	var w Wall
 	err := json.Unmarshal([]byte(args[0]), &w)
 	if err == nil {
-		err = become(w, program{args[1], args[2:]})
+		err = become(w, program{args[1], args[2:], environment()})
 	}
 	var own *ProgramError
-	if errors.As(err, &own) {
+	switch {
+	case errors.Is(err, errNotFirst):
+		err = again()
+	case errors.As(err, &own):
 		return err
 	}
 	return failure(args[2], err)
@@ -98,11 +120,7 @@ func become(w Wall, p program) error {
 	}
 	switch w.Level {
 	case job.Namespace:
-		err = becomeInNamespace(hidden, p)
-		if errors.Is(err, errNotFirst) {
-			return again()
-		}
-		return err
+		return becomeInNamespace(hidden, p)
 	case job.Landlock:
 		return becomeUnderLandlock(hidden, p)
 	}

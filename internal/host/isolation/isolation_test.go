@@ -6,10 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/isolation"
@@ -22,7 +25,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		word = os.Args[1]
 	}
-	call := map[string]func([]string) error{isolation.Flag: isolation.Become, isolation.FailedFlag: isolation.Failed, tryFlag: tryToEscape}[word]
+	call := map[string]func([]string) error{isolation.Flag: isolation.Become, isolation.FailedFlag: isolation.Failed, tryFlag: tryToEscape, execFlag: execBehind}[word]
 	if call == nil {
 		os.Exit(m.Run())
 	}
@@ -249,4 +252,34 @@ func TestNested(t *testing.T) {
 			t.Errorf("says %s", out)
 		}
 	})
+}
+
+// TestExec: a process that has several threads and open files builds the wall around itself, and keeps its process ID.
+func TestExec(t *testing.T) {
+	t.Parallel()
+	eachWall(t, func(t *testing.T, level job.Isolation, who user) {
+		cmd := who.command(t, "/proc/self/exe", "exec", execFlag, string(level), "/bin/sh", "sh", "-c", `echo $$ "$1"; true <>/dev/full || echo closed; grep Threads /proc/self/status; exit 7`, "sh", "a  word")
+		out, code := output(t, cmd)
+		if !strings.HasPrefix(out, fmt.Sprintf("%d a  word\n", cmd.Process.Pid)) || !strings.Contains(out, "closed\nThreads:\t1\n") || code != 7 {
+			t.Errorf("exit code %d, prints\n%s", code, out)
+		}
+	})
+}
+
+// execFlag begins the command line of a program with busy threads that becomes another behind a wall.
+const execFlag = "__exec"
+
+func execBehind(args []string) error {
+	for range 4 {
+		go func() { // a thread in a system call, and one that computes
+			fds := []unix.PollFd{{Fd: -1}}
+			_, _ = unix.Poll(fds, -1)
+		}()
+		go func() {
+			for {
+				runtime.Gosched()
+			}
+		}()
+	}
+	return isolation.Wall{Level: job.Isolation(args[0]), Nodes: []string{others}}.Exec(args[1], args[2:], os.Environ())
 }

@@ -140,7 +140,7 @@ func (a *alone) cover(path string) error {
 	var fs unix.Statfs_t
 	err := unix.Statfs(path, &fs)
 	if err != nil {
-		return fmt.Errorf("cannot read how %s is mounted: %w", path, err)
+		return fmt.Errorf("cannot close %s: %w", path, err)
 	}
 	flags := uintptr(unix.MS_BIND | unix.MS_REMOUNT | unix.MS_NODEV)
 	for _, f := range [][2]uintptr{
@@ -188,7 +188,7 @@ func (a *alone) becomeProgram(p program) error {
 	if err != nil {
 		return err
 	}
-	envp, err := syscall.SlicePtrFromStrings(environment())
+	envp, err := syscall.SlicePtrFromStrings(p.env)
 	if err != nil {
 		return err
 	}

@@ -27,10 +27,20 @@ func places(nodes []string, dev, mountinfo string) ([]string, error) {
 		numbers[stat.Rdev] = true
 	}
 	found := slices.Clone(nodes)
-	// What of it this user may not list is passed over: nothing below can be opened by a name that is found out here.
-	_ = filepath.WalkDir(dev, func(path string, e fs.DirEntry, err error) error {
+	var top unix.Stat_t
+	err := unix.Lstat(dev, &top)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", dev, err)
+	}
+	// Other file systems in it, such as /dev/shm, may have very many files. What this user may not list is passed over.
+	_ = filepath.WalkDir(dev, func(path string, e fs.DirEntry, failed error) error {
 		var stat unix.Stat_t
-		if err == nil && e.Type()&fs.ModeCharDevice != 0 && !slices.Contains(found, path) && unix.Lstat(path, &stat) == nil && numbers[stat.Rdev] {
+		switch {
+		case failed != nil || e.Type()&(fs.ModeDir|fs.ModeCharDevice) == 0 || unix.Lstat(path, &stat) != nil:
+			return nil
+		case e.IsDir() && stat.Dev != top.Dev:
+			return fs.SkipDir
+		case numbers[stat.Rdev] && !e.IsDir() && !slices.Contains(found, path):
 			found = append(found, path)
 		}
 		return nil

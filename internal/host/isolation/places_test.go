@@ -24,7 +24,7 @@ func TestElsewhere(t *testing.T) {
 	dir := public(t)
 	for _, level := range []job.Isolation{job.Namespace, job.Landlock} {
 		path, argv, err := isolation.Wall{level, []string{"/dev/full"}}.Command("/bin/sh", []string{"sh", "-c",
-			fmt.Sprintf("cd %s; for f in /dev/full dev/full one /dev/shm/gpuard-test-again space\\ here/full; do true <>$f && echo opens $f; done; true <>dev/zero && echo fine", dir)})
+			fmt.Sprintf("cd %s; for f in /dev/full dev/full one /dev/sub/again space\\ here/full dev/sub/again; do true <>\"$f\" && echo opens $f; test -e \"$f\" || echo opens nothing; done; true <>dev/zero && echo fine", dir)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,8 +32,9 @@ func TestElsewhere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		script := fmt.Sprintf(`cd %s; mkdir -p dev "space here"; touch one; mount --rbind /dev dev; mount --bind /dev "space here"; mount --bind /dev/full one
-mount -t tmpfs none /dev/shm; mknod -m 666 /dev/shm/gpuard-test-again c 1 7; exec "$@"`, dir)
+		script := fmt.Sprintf(`cd %s; mkdir -p new dev "space here"; touch one; mount -t tmpfs none new
+for n in full null zero; do touch new/$n; mount --bind /dev/$n new/$n; done; umount new/full; rm new/full; mknod -m 666 new/full c 1 7; mkdir new/sub; mknod -m 666 new/sub/again c 1 7
+mount --move new /dev; mount --rbind /dev dev; mount --bind /dev "space here"; mount --bind /dev/full one; exec "$@"`, dir)
 		cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-ec", script, "sh"}, slices.Concat([]string{self}, argv[1:])...)...)
 		out, code := output(t, cmd)
 		if strings.Contains(out, "opens") || !strings.Contains(out, "fine\n") || code != 0 {

@@ -33,7 +33,7 @@ func roleExec(args []string) error {
 	if err != nil {
 		return err
 	}
-	return Exec(path, args[1:], []string{"ONE=1", "TWO=a b\nc", "ONE=again"}, before, keep)
+	return Exec(path, args[1:], []string{"ONE=1", "TWO=a b\nc", "ONE=again"}, before, keep, nil)
 }
 
 // launched runs a command through Exec below a shell that first runs prepare, and returns what it prints.
@@ -150,7 +150,7 @@ func TestExecScript(t *testing.T) {
 	if got := launched(t, "", nil, script, "a b"); got != script+"|a b|1\n" {
 		t.Errorf("the script prints %q", got)
 	}
-	err := Exec(broken, []string{broken}, nil, nil, -1)
+	err := Exec(broken, []string{broken}, nil, nil, -1, nil)
 	if _, ok := err.(*NotExecutableError); !ok || !strings.Contains(err.Error(), broken) { //nolint:errorlint // the type itself
 		t.Errorf("%v", fmt.Sprint(err))
 	}

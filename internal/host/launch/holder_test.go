@@ -384,7 +384,7 @@ func roleRun(args []string) error {
 	go func() {
 		err := StartHolder(fd, nil, args[1])
 		if err == nil {
-			err = Exec("/bin/sleep", []string{"sleep", "60"}, nil, before, fd)
+			err = Exec("/bin/sleep", []string{"sleep", "60"}, nil, before, fd, nil)
 		}
 		result <- err
 	}()

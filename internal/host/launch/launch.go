@@ -3,7 +3,7 @@
 //
 //	path, err := launch.Find("python")
 //	err = launch.StartHolder(lock, nil, folder, lease)
-//	err = launch.Exec(path, argv, env, open, lock) // returns only on an error
+//	err = launch.Exec(path, argv, env, open, lock, nil) // returns only on an error
 package launch
 
 import (
@@ -136,11 +136,14 @@ func Inherit(f *os.File) (int, error) {
 // Exec replaces this process by the command; it returns only on failure. Descriptors that were opened in this
 // process by libraries (before lists those that were open at the start) are closed, except keep.
 // SIGHUP, SIGINT and SIGQUIT that were ignored when gpuard started are ignored in the command too. A script without
-// "#!" goes to the shell, as with execvp.
-func Exec(path string, argv, env []string, before map[int]bool, keep int) error {
+// "#!" goes to the shell, as with execvp. by executes it in another way than execve(2); nil: there is none.
+func Exec(path string, argv, env []string, before map[int]bool, keep int, by func(path string, argv, env []string) error) error {
 	dieAtOnce()
 	closeOpened(before, keep)
 	inheritIgnored()
+	if by != nil {
+		return by(path, argv, env)
+	}
 	err := unix.Exec(path, argv, env)
 	if errors.Is(err, unix.ENOEXEC) {
 		err = unix.Exec("/bin/sh", append([]string{"/bin/sh", path}, argv[1:]...), env)

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/job"
+	"gpuard/internal/gate"
+	"gpuard/test/executable"
+	"gpuard/test/fakegpu"
+)
+
+// walled is a machine with four GPUs whose device files are real: the kernel opens them, or does not. Their numbers are not the
+// indices of the GPUs, as on machines where the driver found them in another order.
+type walled struct {
+	*rack
+	root string
+}
+
+func newWalled(t *testing.T) *walled {
+	t.Helper()
+	gate.Need(t, "root", "isolation")
+	var gpus []fakegpu.GPU
+	for i := range 4 {
+		gpus = append(gpus, fakegpu.A100(i).With("minor", fmt.Sprint(3-i)))
+	}
+	root, err := os.MkdirTemp("/var/tmp", "gpuard-wall") // not in /dev/shm: its files are allowed by Landlock one by one then
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(root) })
+	w := &walled{newRack(t, gpus...), root}
+	dev := filepath.Join(w.root, "dev")
+	err = errors.Join(os.Chmod(root, 0o755), os.Mkdir(dev, 0o755)) //nolint:gosec // for every user
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, number := range map[string]uint64{"nvidia0": unix.Mkdev(195, 0), "nvidia1": unix.Mkdev(195, 1), "nvidia2": unix.Mkdev(195, 2), "nvidia3": unix.Mkdev(195, 3),
+		"nvidiactl": unix.Mkdev(195, 255), "nvidia-uvm": unix.Mkdev(235, 0), "nvidia-uvm-tools": unix.Mkdev(235, 1)} {
+		path := filepath.Join(dev, name)
+		err = unix.Mknod(path, unix.S_IFCHR|0o666, int(number)) //nolint:gosec // small
+		if err == nil {
+			err = os.Chmod(path, 0o666) //nolint:gosec // as device files are
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	executable.Write(t, filepath.Join(w.root, "tries"), []byte(`#!/bin/sh
+opens=
+for name in nvidia0 nvidia1 nvidia2 nvidia3 nvidiactl nvidia-uvm nvidia-uvm-tools; do
+	why=$( (true <>`+dev+`/$name) 2>&1 )
+	case $why in *"No such device or address"*) opens="$opens $name";; esac # there is no driver behind it
+done
+echo "opens$opens, mask $CUDA_VISIBLE_DEVICES"
+`))
+	if got := run(t, exec.CommandContext(t.Context(), filepath.Join(w.root, "tries"))); !strings.HasPrefix(got.out, "opens nvidia0 nvidia1 nvidia2 nvidia3 nvidiactl nvidia-uvm nvidia-uvm-tools, mask ") {
+		t.Skipf("device files cannot be used in %s: %s%s", w.root, got.out, got.err)
+	}
+	return w
+}
+
+// opens is what the script says that opens the GPUs of these indices, and is shown no other.
+func (w *walled) opens(indices ...int) string {
+	text := "opens"
+	var ids []string
+	for minor := range 4 {
+		for _, i := range indices {
+			if 3-i == minor {
+				text += fmt.Sprint(" nvidia", minor)
+			}
+		}
+	}
+	for _, i := range indices {
+		ids = append(ids, uuid(i))
+	}
+	return text + " nvidiactl nvidia-uvm nvidia-uvm-tools, mask " + strings.Join(ids, ",") + "\n"
+}
+
+func (w *walled) cmd(args ...string) *exec.Cmd {
+	w.t.Helper()
+	cmd := w.rack.cmd(args...)
+	cmd.Args[0], cmd.Env = "labbox", append(cmd.Env, "LABBOX="+w.root)
+	cmd.Dir = w.root
+	return cmd
+}
+
+func (w *walled) tries() string { return filepath.Join(w.root, "tries") }
+
+// TestWallOfRun: run, alone and beside its command, and with several processes.
+func TestWallOfRun(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	for _, level := range []string{"namespace", "landlock", "auto"} {
+		for name, flags := range map[string][]string{"in its place": nil, "beside it": {"--timeout", "1h"}, "with a log": {"--log", filepath.Join(w.root, "log-"+level)}} {
+			got := run(t, w.cmd(append(append([]string{"run", "-q", "--device", "1,3", "--isolate", level}, flags...), "--", w.tries())...))
+			same(t, level+" "+name+": "+got.err, []any{got.code, got.out}, []any{0, w.opens(1, 3)})
+		}
+		got := run(t, w.cmd("run", "-q", "--device", "0,2", "--isolate", level, "--ranks", "--", w.tries()))
+		same(t, level+" ranks: "+got.err, []any{got.code, got.out}, []any{0, w.opens(0, 2) + w.opens(0, 2)})
+		got = run(t, w.cmd("run", "-q", "--cpu", "--isolate", level, "--", w.tries()))
+		same(t, level+" cpu: "+got.err, []any{got.code, got.out}, []any{0, "opens nvidiactl nvidia-uvm nvidia-uvm-tools, mask -1\n"})
+	}
+	got := run(t, w.cmd("run", "-q", "--device", "1", "--", w.tries()))
+	contains(t, got.out, "opens nvidia0 nvidia1 nvidia2 nvidia3 nvidiactl")
+	got = run(t, w.cmd("run", "-q", "--device", "1", "--isolate", "namespace", "--", "sh", "-c", "exit 37"))
+	same(t, "exit code", got.code, 37)
+	got = run(t, w.cmd("run", "-q", "--device", "1", "--isolate", "landlock", "--", "sh", "-c", "kill -USR1 $$"))
+	same(t, "signal", got.code, -1)
+	same(t, "leases", len(w.leased()), 0)
+}
+
+// leased are the leases of the machine, when what has ended is cleaned up.
+func (w *walled) leased() (all []job.Isolation) {
+	w.t.Helper()
+	s, _ := statusOf(w.t, w.cmd("status", "--json"))
+	for _, d := range s.Devices {
+		for _, l := range d.Leases {
+			all = append(all, l.Isolation)
+		}
+	}
+	return all
+}
+
+// TestWallShown: the level in force stands in the line at the start, in plan and lease, in JSON too.
+func TestWallShown(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	begin(t, w.cmd("run", "--device", "1", "--isolate", "landlock", "--", "sh", "-c", "echo on; exec sleep 60"))
+	same(t, "leases", w.leased(), []job.Isolation{job.Landlock})
+	got := run(t, w.cmd("status"))
+	contains(t, got.out, "isolated by landlock")
+	got = run(t, w.cmd("run", "--device", "2", "--require-isolation", "namespace", "--dry-run", "--", "true"))
+	contains(t, got.out+got.err, "isolated by namespace", "files of other users and of root are shown as nobody's")
+	got = run(t, w.cmd("run", "--device", "2", "--isolate", "auto", "--", "true"))
+	contains(t, got.err, "isolated by namespace, lease ")
+	got = run(t, w.cmd("run", "--json", "--device", "2", "--isolate", "auto", "--", "true"))
+	contains(t, got.out+got.err, `"isolation":"namespace"`)
+}
+
+// TestWallByDefault: the default of a configuration file counts where no flag says otherwise.
+func TestWallByDefault(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	config := filepath.Join(w.root, "config")
+	err := os.MkdirAll(filepath.Join(config, "gpuard"), 0o700)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(config, "gpuard", "config.yaml"), []byte("defaults:\n  isolate: namespace\n"), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.env = append(w.env, "XDG_CONFIG_HOME="+config)
+	for flags, want := range map[string]string{"": "opens nvidia2 nvidiactl", "--isolate off": "opens nvidia0 nvidia1 nvidia2 nvidia3 nvidiactl", "--require-isolation landlock": "opens nvidia2 nvidiactl"} {
+		got := run(t, w.cmd(append(append([]string{"run", "-q", "--device", "1"}, strings.Fields(flags)...), "--", w.tries())...))
+		contains(t, got.out+got.err, want)
+	}
+}
+
+// TestWallOfOthers: jobs of a queue and of a sweep, with a keeper and without, and services are behind the same wall.
+func TestWallOfOthers(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	for _, flags := range []string{"", "--timeout 1h"} {
+		words := append([]string{"submit", "--device", "1", "--isolate", "namespace"}, strings.Fields(flags)...)
+		got := run(t, w.cmd(append(words, "--", w.tries())...))
+		same(t, "submit "+flags+got.err, got.code, 0)
+	}
+	got := run(t, w.cmd("wait", "1", "2"))
+	same(t, "wait: "+got.out+got.err, got.code, 0)
+	for _, number := range []string{"1", "2"} {
+		contains(t, run(t, w.cmd("logs", number)).out, w.opens(1))
+	}
+	for _, flags := range []string{"", "--timeout 1h"} {
+		words := append([]string{"sweep", "--device", "1", "--isolate", "landlock", "--over", "x=1,2"}, strings.Fields(flags)...)
+		got = run(t, w.cmd(append(words, "--", w.tries())...))
+		same(t, "sweep "+flags+": "+got.out+got.err, got.code, 0)
+	}
+	got = run(t, w.cmd("sweep", "--device", "1", "--isolate", "landlock", "--over", "x=1,2", "--", "sh", "-c", w.tries()+" | grep -q '^opens nvidia2 nvidiactl'"))
+	same(t, "what a sweep opens: "+got.out+got.err, got.code, 0)
+}
+
+// TestWallFailsClosed: where the wall cannot be built as asked, nothing is started and nothing stays leased.
+func TestWallFailsClosed(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	words := []string{"--device", "1", "--isolate", "namespace", "--", "sh", "-c", "echo begun"}
+	for name, flags := range map[string][]string{"in its place": {"run", "-q"}, "beside it": {"run", "-q", "--timeout", "1h"}} {
+		cmd := w.cmd(append(flags, words...)...)
+		folder, err := os.Open("/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.ExtraFiles = []*os.File{folder}
+		got := run(t, cmd)
+		_ = folder.Close()
+		same(t, name+": "+got.err, []any{got.code, got.out}, []any{125, ""})
+		contains(t, got.err, `cannot start "sh" behind a wall, so it was not started: descriptor 3`, "3>&-")
+	}
+	eventually(t, "nothing is leased", func() bool { return len(w.leased()) == 0 })
+	for flags, says := range map[string]string{
+		"--ids index --isolate namespace":                  "cannot use --ids index",
+		"--isolate off --require-isolation landlock":       "contradict each other",
+		"--isolate namespace --require-isolation landlock": "asks for less than the second",
+		"--isolate moat":                               "write off, auto, namespace or landlock",
+		"--require-isolation auto":                     "write namespace or landlock",
+		"--machine demo --isolate namespace":           "the machine is invented",
+		"--machine demo --require-isolation namespace": "the machine is invented",
+	} {
+		got := run(t, w.cmd(append(append([]string{"run"}, strings.Fields(flags)...), "--", "echo", "begun")...))
+		if got.code != 122 && got.code != 125 || got.out != "" {
+			t.Errorf("%s: exit code %d, prints %s", flags, got.code, got.out)
+		}
+		contains(t, strings.Join(strings.Fields(got.err), " "), says)
+	}
+}
+
+// TestWallOfFamilies: what a program starts is behind the same wall, however it is started.
+func TestWallOfFamilies(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "python3")
+	w := newWalled(t)
+	script := filepath.Join(w.root, "family.py")
+	err := os.WriteFile(script, []byte(`
+import multiprocessing, os, subprocess, sys
+
+def opens(number):
+    try:
+        os.close(os.open(f"`+w.root+`/dev/nvidia{number}", os.O_RDWR))
+    except OSError as e:
+        return e.strerror == "No such device or address"  # there is no driver behind it
+    return True
+
+if __name__ == "__main__":
+    for method in "fork", "spawn", "forkserver":
+        with multiprocessing.get_context(method).Pool(4) as pool:
+            print(method, [n for n, is_open in enumerate(pool.map(opens, range(4))) if is_open], flush=True)
+    ranks = [subprocess.Popen([sys.executable, "-c", "import os, subprocess; print(subprocess.run(['`+w.tries()+`'], capture_output=True, text=True).stdout.split(', ')[0])"],
+             start_new_session=True, env={"PATH": os.environ["PATH"], "RANK": str(i)}, stdout=subprocess.PIPE, text=True) for i in range(3)]
+    for rank in ranks:
+        print(rank.communicate()[0], end="", flush=True)
+    if os.fork() == 0:  # a daemon
+        os.setsid()
+        print("daemon", [n for n in range(4) if opens(n)], flush=True)
+        os._exit(0)
+    os.wait()
+`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rank := "opens nvidia0 nvidia2 nvidiactl nvidia-uvm nvidia-uvm-tools\n"
+	for _, level := range []string{"namespace", "landlock"} {
+		got := run(t, w.cmd("run", "-q", "--device", "1,3", "--isolate", level, "--", "python3", script))
+		same(t, level+": "+got.err, got.out, "fork [0, 2]\nspawn [0, 2]\nforkserver [0, 2]\n"+rank+rank+rank+"daemon [0, 2]\n")
+	}
+}
+
+// TestWallJobControl: behind a wall the keys of the terminal, jobs, bg and fg, deaths and exit codes are as without gpuard.
+func TestWallJobControl(t *testing.T) {
+	gate.Need(t, "isolation")
+	for _, level := range []string{"namespace", "landlock"} {
+		for _, beside := range []string{"", " --timeout 1h"} {
+			t.Run(level+beside, func(t *testing.T) {
+				t.Parallel()
+				bothWaysAs(t, strings.Fields("gpuard run -q --cpu --isolate "+level+beside+" --"), func(f *front) (seen []string) {
+					s := onTerminal(f, f.cmd(shells()["bash"]...))
+					s.until(prompt + "$")
+					note := func(text string) { seen = append(seen, f.shown(text)) }
+					note(s.line("ulimit -c 0; PS1='" + prompt + "'"))
+					s.press("$FRONT listen INT WINCH USR1 TERM\n")
+					pid := s.started()
+					s.press("\x03")
+					note(s.until("got INT\n"))
+					s.press("\x1a")
+					note(s.until(prompt + "$"))
+					note(s.line("echo code $?"))
+					note(s.line("jobs"))
+					s.press("fg\n")
+					s.foreground(s.cmd.Process.Pid)
+					note(s.until("USR1 TERM\n"))
+					s.press("\x03")
+					note(s.until("got INT\n"))
+					err := unix.Kill(pid, unix.SIGUSR2)
+					if err != nil {
+						f.Error(err)
+					}
+					note(s.until(prompt + "$"))
+					note(s.line("echo code $?"))
+					note(s.line("$FRONT sh -c 'exit 9'; echo code $?"))
+					note(s.line(`sh -c "trap '' INT; $FRONT grep SigIgn /proc/self/status; true"`))
+					note(s.line(`sh -c "trap '' HUP QUIT INT; $FRONT grep SigIgn /proc/self/status; true"`))
+					return seen
+				})
+			})
+		}
+	}
+}
