@@ -302,3 +302,73 @@ func TestWallJobControl(t *testing.T) {
 		}
 	}
 }
+
+// TestWallExplained: explain and verify know that numbers mean the GPUs of the lease there.
+func TestWallExplained(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	for device, level := range map[int]string{2: "namespace", 3: "landlock"} {
+		lease := begin(t, w.cmd("run", "-q", "--anyway", "--device", fmt.Sprint(device), "--isolate", level, "--", "sh", "-c", "echo $GPUARD_LEASE; exec env CUDA_VISIBLE_DEVICES=0 sleep 60"))
+		s, _ := statusOf(t, w.cmd("status", "--json"))
+		pid := s.Devices[device].Leases[0].PID
+		said := ""
+		eventually(t, "the process has its own variable", func() bool {
+			got := run(t, w.cmd("explain", fmt.Sprint(pid)))
+			said = got.out + got.err
+			return strings.Contains(said, "CUDA_VISIBLE_DEVICES=0 ") || strings.Contains(said, "CUDA_VISIBLE_DEVICES=0\n")
+		})
+		contains(t, said, "isolated by "+level, "lease "+lease+": what it sees is what the lease holds", fmt.Sprintf("cuda:0     %d  A100", device))
+	}
+}
+
+// TestWallWithin: a lease within the lease has a wall within the wall, of root and of an ordinary user; a namespace cannot be made under
+// Landlock, so auto takes the other there.
+func TestWallWithin(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	err := errors.Join(os.Chmod(filepath.Dir(w.state), 0o777), os.Chmod(filepath.Dir(filepath.Dir(w.state)), 0o755)) //nolint:gosec // for another user's leases
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []uint32{0, bob} {
+		for _, levels := range [][2]string{{"namespace", "namespace"}, {"namespace", "landlock"}, {"namespace", "auto"}, {"landlock", "landlock"}, {"landlock", "auto"}, {"landlock", "namespace"}} {
+			cmd := w.cmd("run", "-q", "--device", "1,2", "--isolate", levels[0], "--", "labbox", "run", "-q", "--device", "GPU-fa4e0000-0000-4000-8000-000000000002", "--isolate", levels[1], "--", w.tries())
+			if uid != 0 {
+				cmd = as(uid, cmd)
+			}
+			got := run(t, cmd)
+			if levels == [2]string{"landlock", "namespace"} {
+				same(t, "exit code under Landlock", got.code, 122)
+				contains(t, strings.Join(strings.Fields(got.err), " "), "or Landlock forbids it", "here works --isolate landlock")
+				continue
+			}
+			same(t, fmt.Sprintf("user %d, %q: %s", uid, levels, got.err), []any{got.code, got.out}, []any{0, w.opens(2)})
+		}
+	}
+}
+
+// TestWallOfServices: a service of a project is behind the wall that its file asks for.
+func TestWallOfServices(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	project := quietDir(t)
+	text := fmt.Sprintf("services:\n  worker:\n    command: [sh, -c, '%s; exec sleep 600']\n    device: [1]\n    isolate: landlock\n", w.tries())
+	err := os.WriteFile(filepath.Join(project, "gpuard.yaml"), []byte(text), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(words ...string) result {
+		cmd := w.cmd(words...)
+		cmd.Dir = project
+		return run(t, cmd)
+	}
+	got := in("up", "-d")
+	same(t, "up: "+got.out+got.err, got.code, 0)
+	eventually(t, "the service says what it opens", func() bool {
+		got = in("logs", "worker")
+		return strings.Contains(got.out, "opens nvidia2 nvidiactl nvidia-uvm nvidia-uvm-tools, mask "+uuid(1))
+	})
+	same(t, "level", w.leased(), []job.Isolation{job.Landlock})
+	got = in("down")
+	same(t, "down: "+got.out+got.err, got.code, 0)
+}

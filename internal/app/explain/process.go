@@ -121,6 +121,10 @@ func devicesInside(host *machine.Host, x *Explanation, p gpu.Process, env visibl
 	if allocation := visible.Allocation(env); allocation != "" && allocation != visible.Allocation(host.Env) {
 		inside, x.Notes = added(x.Notes)(visible.Given(env, inside))
 	}
+	if l, err := registry.LeaseOf(host, x.Machine, p.PID, env); err == nil && l != nil && l.Isolation != job.NoIsolation {
+		x.note(visible.CodeIsolated, "the process is isolated by %s: it can open the GPUs of lease %s alone, and there they are numbered from 0", l.Isolation, l.ID)
+		return held(inside, l)
+	}
 	own, _ := host.Proc.Process(os.Getpid())
 	if p.Container == "" || p.Container == own.Container {
 		return inside
@@ -143,6 +147,24 @@ func devicesInside(host *machine.Host, x *Explanation, p gpu.Process, env visibl
 	}
 	x.note(visible.CodeDeviceFiles, "the container has the device files of %s: %s says something else (CDI, --device or --privileged gave them); the files count, and inside these GPUs are numbered from 0", names(there), said)
 	return there
+}
+
+// held keeps the devices and the slices of a lease.
+func held(m gpu.Machine, l *job.Lease) gpu.Machine {
+	out := m
+	out.Devices = nil
+	for _, d := range m.Devices {
+		d.Links = nil
+		if l.Holds(d.UUID) {
+			out.Devices = append(out.Devices, d)
+			continue
+		}
+		d.MIG = slices.DeleteFunc(slices.Clone(d.MIG), func(s gpu.MIGDevice) bool { return !l.Holds(s.UUID) })
+		if len(d.MIG) > 0 {
+			out.Devices = append(out.Devices, d)
+		}
+	}
+	return out
 }
 
 // withFiles keeps the devices that the container has a file for. A device without a known file is left as contained has

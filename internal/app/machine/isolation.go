@@ -42,6 +42,10 @@ func (h *Host) IsolationMeans() isolate.Means {
 		const invented = "the machine is invented, and has no device files"
 		return isolate.Means{Namespace: invented, Landlock: invented}
 	}
+	if _, err := os.Stat(filepath.Join(h.Root, "dev/dxg")); err == nil {
+		const windows = "in Windows' subsystem all GPUs have one device file, /dev/dxg"
+		return isolate.Means{Namespace: windows, Landlock: windows}
+	}
 	return isolate.Means{Namespace: isolation.Namespace(), Landlock: isolation.Landlock()}
 }
 

@@ -66,6 +66,7 @@ const (
 	CodeOutsideLease    = "outside-lease"
 	CodeLeaseUnseen     = "lease-unseen"
 	CodeLogin           = "login-rule"
+	CodeIsolated        = "isolated"
 )
 
 // Doubtful reports whether the note makes the reading a guess: this machine's driver may read the variable differently.
@@ -132,8 +133,7 @@ func Codes() []Note {
 		{codeWholeGPU, "what looks like a MIG device is read as a whole GPU"},
 		{codeWrapped, "a number that does not fit 32 bits is cut and means another GPU, or none"},
 		{codeOlderDriver, "how this machine's driver reads the value is not known, and drivers differ"},
-		{codeBase, "a number is read in base 8"},
-		{codeOlderROCm, "an older ROCm reads the value differently"},
+		{codeBase, "a number is read in base 8"}, {codeOlderROCm, "an older ROCm reads the value differently"},
 		{codeTorch, "PyTorch's own reading of the variables differs from that of the runtime below it"},
 		{CodeUnavailable, "no device can be read on this machine, with the reason"},
 		{CodeUnknownVariable, "a variable on the command line chooses no devices for any runtime known here"},
@@ -144,6 +144,7 @@ func Codes() []Note {
 		{CodeLeaseGone, "the lease that the process names is not alive"},
 		{CodeOutsideLease, "the process sees a device that its lease does not hold"},
 		{CodeLeaseUnseen, "the process does not see a device that its lease holds"},
+		{CodeIsolated, "the process cannot open other GPUs than those of its lease, and counts these from 0"},
 		{CodeLogin, "the rule for logins without a lease hides devices, and gpuard run ignores it"},
 	}
 }

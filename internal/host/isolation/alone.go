@@ -80,6 +80,7 @@ func (a *alone) run() {
 func (a *alone) runRaw() {
 	all := ^uint64(0)
 	syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&a.old)), 8, 0, 0)
+	defaultSignals() // before a thread that handles one is ended
 	if errno := a.endThreads(); errno != 0 {
 		a.fail(noStep, errno)
 	}

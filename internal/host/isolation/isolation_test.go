@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/gate"
 	"gpuard/internal/host/isolation"
 	"gpuard/test/executable"
 )
@@ -282,4 +283,64 @@ func execBehind(args []string) error {
 		}()
 	}
 	return isolation.Wall{Level: job.Isolation(args[0]), Nodes: []string{others}}.Exec(args[1], args[2:], os.Environ())
+}
+
+// TestGroups: the groups of a user count behind the wall, too.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "root", "isolation")
+	const group = 1_731_099
+	file := filepath.Join(public(t), "file")
+	err := os.WriteFile(file, []byte("readable\n"), 0o600)
+	if err == nil {
+		err = errors.Join(os.Chown(file, 0, group), os.Chmod(file, 0o640)) //nolint:gosec // for a group
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, level := range []job.Isolation{job.Namespace, job.Landlock} {
+		cmd := behind(t, level, user{"", 1_731_035}, "cat", file)
+		cmd.SysProcAttr.Credential.Groups = []uint32{group}
+		if out, _ := output(t, cmd); out != "readable\n" {
+			t.Errorf("%s: %s", level, out)
+		}
+	}
+}
+
+// TestFileCapabilities: a program that has rights by its file starts, and has not that to mount.
+func TestFileCapabilities(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "root", "isolation")
+	grep, err := exec.LookPath("grep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(grep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(public(t), "grep")
+	executable.Write(t, path, text)
+	who := user{"", 1_731_035}
+	for name, c := range map[string]struct {
+		right byte
+		says  string // without a wall
+	}{"CAP_SYS_ADMIN": {unix.CAP_SYS_ADMIN, "0000000000200000"}, "CAP_NET_RAW": {unix.CAP_NET_RAW, "0000000000002000"}} {
+		rights := make([]byte, 20) // struct vfs_cap_data, version 2, effective (linux/capability.h)
+		copy(rights, []byte{1, 0, 0, 2, 0, 0, 0, 0})
+		rights[4+c.right/8] = 1 << (c.right % 8)
+		err = unix.Setxattr(path, "security.capability", rights, 0)
+		if err != nil {
+			t.Skip(err)
+		}
+		if out, _ := output(t, who.command(t, path, "grep", "CapEff", "/proc/self/status")); !strings.Contains(out, c.says) {
+			t.Skipf("files have no capabilities here: %s", out)
+		}
+		for _, level := range []job.Isolation{job.Namespace, job.Landlock} {
+			out, code := output(t, behind(t, level, who, path, "CapEff", "/proc/self/status"))
+			if strings.Contains(out, "200000") || (code != 0) != (c.right == unix.CAP_SYS_ADMIN && level == job.Namespace) {
+				t.Errorf("%s, %s: exit code %d, says %s", name, level, code, out)
+			}
+		}
+	}
 }

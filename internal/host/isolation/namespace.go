@@ -135,7 +135,7 @@ func identity(path string) (string, error) {
 }
 
 // cover mounts a file over itself so that no device can be opened there. In a user namespace a mount keeps the flags that it
-// had, so they are said again.
+// had, so they are said again; those about times of access stay where none is said (fs/namespace.c, path_mount).
 func (a *alone) cover(path string) error {
 	var fs unix.Statfs_t
 	err := unix.Statfs(path, &fs)
@@ -145,7 +145,6 @@ func (a *alone) cover(path string) error {
 	flags := uintptr(unix.MS_BIND | unix.MS_REMOUNT | unix.MS_NODEV)
 	for _, f := range [][2]uintptr{
 		{unix.ST_RDONLY, unix.MS_RDONLY}, {unix.ST_NOSUID, unix.MS_NOSUID}, {unix.ST_NOEXEC, unix.MS_NOEXEC},
-		{unix.ST_NOATIME, unix.MS_NOATIME}, {unix.ST_NODIRATIME, unix.MS_NODIRATIME}, {unix.ST_RELATIME, unix.MS_RELATIME},
 	} {
 		if uintptr(fs.Flags)&f[0] != 0 { //nolint:gosec // flags
 			flags |= f[1]
@@ -157,15 +156,12 @@ func (a *alone) cover(path string) error {
 	return nil
 }
 
-// dropCapabilities leaves none, or with all users all but CAP_SYS_ADMIN, which could undo the mounts. The bounding set too:
-// a program with file capabilities would get them back.
+// dropCapabilities leaves none, or with all users all but CAP_SYS_ADMIN, which could undo the mounts. That is taken from the
+// bounding set too, or a program could have it by its file; a program that has others by its file would not start without
+// them (capabilities(7), "Safety checking for capability-dumb binaries"), and in this namespace they are worth nothing.
 func (a *alone) dropCapabilities(full bool) {
 	const what = "drop capabilities"
-	for c := uintptr(0); c < 64; c++ {
-		if !full || c == unix.CAP_SYS_ADMIN {
-			a.add(step{what: what, call: unix.SYS_PRCTL, args: [6]uintptr{unix.PR_CAPBSET_DROP, c}, skips: uintptr(unix.EINVAL)}) // of no such capability
-		}
-	}
+	a.add(step{what: what, call: unix.SYS_PRCTL, args: [6]uintptr{unix.PR_CAPBSET_DROP, unix.CAP_SYS_ADMIN}})
 	head := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := new([2]unix.CapUserData)
 	if full { // what this kernel does not know it takes off itself (security/commoncap.c)

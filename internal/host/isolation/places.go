@@ -27,29 +27,39 @@ func places(nodes []string, dev, mountinfo string) ([]string, error) {
 		numbers[stat.Rdev] = true
 	}
 	found := slices.Clone(nodes)
-	var top unix.Stat_t
-	err := unix.Lstat(dev, &top)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", dev, err)
-	}
-	// Other file systems in it, such as /dev/shm, may have very many files. What this user may not list is passed over.
-	_ = filepath.WalkDir(dev, func(path string, e fs.DirEntry, failed error) error {
-		var stat unix.Stat_t
-		switch {
-		case failed != nil || e.Type()&(fs.ModeDir|fs.ModeCharDevice) == 0 || unix.Lstat(path, &stat) != nil:
-			return nil
-		case e.IsDir() && stat.Dev != top.Dev:
-			return fs.SkipDir
-		case numbers[stat.Rdev] && !e.IsDir() && !slices.Contains(found, path):
+	for _, path := range nodesBelow(dev, numbers) {
+		if !slices.Contains(found, path) {
 			found = append(found, path)
 		}
-		return nil
-	})
+	}
 	text, err := os.ReadFile(mountinfo)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read what is mounted: %w", err)
 	}
 	return elsewhere(found, readMounts(string(text))), nil
+}
+
+// nodesBelow finds the device files of these numbers in a folder and below. Other file systems in it, such as /dev/shm, may have
+// very many files and are passed over, and so is what this user may not list.
+func nodesBelow(dir string, numbers map[uint64]bool) (found []string) {
+	var top, stat unix.Stat_t
+	entries, err := os.ReadDir(dir)
+	if err != nil || unix.Lstat(dir, &top) != nil {
+		return nil
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if e.Type()&(fs.ModeDir|fs.ModeCharDevice) == 0 || unix.Lstat(path, &stat) != nil {
+			continue
+		}
+		switch {
+		case e.IsDir() && stat.Dev == top.Dev:
+			found = append(found, nodesBelow(path, numbers)...)
+		case !e.IsDir() && numbers[stat.Rdev]:
+			found = append(found, path)
+		}
+	}
+	return found
 }
 
 // mounted is a line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,36 +27,32 @@ func Landlock() string {
 	return ""
 }
 
-// Namespace says why a user and a mount namespace cannot be made here; "" where they can. It makes them for a process that ends at
-// once.
+// Namespace says why a user and a mount namespace cannot be made here, and a file mounted in it; "" where they can. A child that
+// ends at once tries it.
 func Namespace() string {
 	if _, err := os.Stat("/proc/self/uid_map"); err != nil {
 		return "this kernel has no user namespaces"
 	}
-	attr := &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}},
-		Chroot:      "/", // needs a capability in the namespace, which AppArmor may refuse
-	}
-	// What is executed does not exist: that it is looked for shows that all the rest worked.
-	_, err := syscall.ForkExec("/proc/self/fd/no such program", []string{"none"}, &syscall.ProcAttr{Sys: attr})
+	err := tryNamespace()
 	switch {
-	case errors.Is(err, unix.ENOENT):
+	case err == nil:
 		return ""
-	case setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
+	case errors.Is(err, errProcessor):
+		return err.Error()
+	case setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" && os.Geteuid() != 0:
 		return "AppArmor forbids it: sysctl kernel.apparmor_restrict_unprivileged_userns is 1"
-	case setting("/proc/sys/kernel/unprivileged_userns_clone") == "0":
+	case setting("/proc/sys/kernel/unprivileged_userns_clone") == "0" && os.Geteuid() != 0:
 		return "sysctl kernel.unprivileged_userns_clone is 0"
 	case setting("/proc/sys/user/max_user_namespaces") == "0":
 		return "sysctl user.max_user_namespaces is 0"
 	case errors.Is(err, unix.ENOSPC):
 		return "there are too many user namespaces, or they are nested too deep"
-	case err != nil:
-		return "a user namespace cannot be made (" + err.Error() + "): a container or a sandbox forbids it, or this is inside a chroot"
 	}
-	return "a program that does not exist was started" // cannot be
+	return "a user namespace cannot be made, or nothing mounted in it (" + err.Error() + "): a container, a sandbox or Landlock forbids it, or this is inside a chroot"
 }
+
+// errProcessor: the list of system calls is made for two kinds.
+var errProcessor = errors.New("gpuard does not know how on this processor")
 
 func setting(path string) string {
 	text, _ := os.ReadFile(path)
