@@ -372,3 +372,32 @@ func TestWallOfServices(t *testing.T) {
 	got = in("down")
 	same(t, "down: "+got.out+got.err, got.code, 0)
 }
+
+// TestWallOutlivesGpuard: a kill of the gpuard beside a command, or of the holder, takes nothing of its wall away.
+func TestWallOutlivesGpuard(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	for device, level := range []string{"namespace", "landlock"} {
+		out := filepath.Join(quietDir(t), "out") // not in a folder on the way to the device files, where Landlock allows no new file
+		cmd := w.cmd("run", "-q", "--timeout", "1h", "--device", fmt.Sprint(device), "--isolate", level, "--", "sh", "-c", "echo begun; while test -e "+w.root+"/stay; do sleep 0.01; done; "+w.tries()+" >"+out+".new; mv "+out+".new "+out)
+		err := os.WriteFile(filepath.Join(w.root, "stay"), nil, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "start", begin(t, cmd), "begun")
+		err = cmd.Process.Kill()
+		if err == nil {
+			eventually(t, "gpuard is gone", func() bool { // and not waited for: the command has its streams
+				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+				return err != nil || strings.Contains(string(stat), ") Z ")
+			})
+			err = os.Remove(filepath.Join(w.root, "stay"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the command has written what it opens", func() bool { _, err := os.Stat(out); return err == nil })
+		text, err := os.ReadFile(out)
+		same(t, level, []any{string(text), err}, []any{w.opens(device), nil})
+	}
+}
