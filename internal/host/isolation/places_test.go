@@ -124,27 +124,32 @@ func TestNodes(t *testing.T) {
 }
 
 // TestKilledWhileBuilding: whenever the process is killed, the command either does not run, or cannot open the device. The kill comes
-// after a time that grows from none to more than it takes.
+// after a time that grows from none to more than it takes, for a wall that a process of gpuard's builds, and for one that is built in
+// place of an exec.
 func TestKilledWhileBuilding(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "isolation")
+	who := user{"caller", uint32(os.Getuid())} //nolint:gosec // an id
 	for _, level := range []job.Isolation{job.Namespace, job.Landlock} {
 		log := filepath.Join(public(t), "log")
-		for i := range 150 {
-			cmd := behind(t, level, user{"caller", uint32(os.Getuid())}, "sh", "-c", "true <>/dev/full && echo opens >>"+log+"; echo begun >>"+log+"; exec sleep 60") //nolint:gosec // an id
+		script := "true <>/dev/full && echo opens >>" + log + "; echo begun >>" + log + "; exec sleep 60"
+		for i := range 120 {
+			cmd := behind(t, level, who, "sh", "-c", script)
+			if i%2 == 1 {
+				cmd = who.command(t, "/proc/self/exe", "exec", execFlag, string(level), "/bin/sh", "sh", "-c", script)
+			}
 			err := cmd.Start()
 			if err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Duration(i) * 50 * time.Microsecond) // the moment is what is varied
+			time.Sleep(time.Duration(i) * 60 * time.Microsecond) // the moment is what is varied
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		}
 		text, _ := os.ReadFile(log)
-		begun := strings.Count(string(text), "begun")
 		if strings.Contains(string(text), "opens") {
 			t.Errorf("%s: a command ran without its wall:\n%s", level, text)
 		}
-		t.Logf("%s: %d of 150 began", level, begun)
+		t.Logf("%s: %d of 120 began", level, strings.Count(string(text), "begun"))
 	}
 }
