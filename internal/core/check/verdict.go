@@ -26,6 +26,18 @@ type Diagnosis struct {
 	Site     hostinfo.Site `json:"-"`
 }
 
+// Grave are the findings that ask for something to be done, the gravest first.
+func (d Diagnosis) Grave() (list []Finding) {
+	for _, severity := range []Severity{Error, Warning, Info} {
+		for _, f := range d.Findings {
+			if f.Severity == severity {
+				list = append(list, f)
+			}
+		}
+	}
+	return list
+}
+
 // Diagnose runs every check and judges the findings.
 func Diagnose(s hostinfo.Site) Diagnosis {
 	found := Site(s)

@@ -11,6 +11,7 @@ package service
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -120,6 +121,28 @@ type Ready struct {
 	Log      string        `json:"log,omitempty"`      // regular expression (RE2) for a line that it writes
 	Interval time.Duration `json:"interval,omitempty"` // between two checks; 0 means 1 s, and shorter at the beginning
 	Timeout  time.Duration `json:"timeout,omitempty"`  // after which it counts as failed; 0 means never
+}
+
+// Port is the port of this machine that the check of an instance asks; 0 none.
+func (i *Instance) Port() int {
+	if i.Ready == nil {
+		return 0
+	}
+	at := i.Ready.TCP
+	if address, found := strings.CutPrefix(i.Ready.HTTP, "http://"); found {
+		at, _, _ = strings.Cut(address, "/")
+	}
+	if host, port, found := strings.Cut(at, ":"); found {
+		if host != "127.0.0.1" && host != "localhost" && host != "0.0.0.0" {
+			return 0
+		}
+		at = port
+	}
+	port, err := strconv.Atoi(at)
+	if err != nil {
+		return 0
+	}
+	return port
 }
 
 // Instance is one wanted process tree.

@@ -66,25 +66,26 @@ type PsAnswer struct {
 
 // PsInstance is an instance of a service in the JSON answer.
 type PsInstance struct {
-	Name     string        `json:"name"`     // such as "node-0"
-	Service  string        `json:"service"`  // its service
-	Ordinal  int           `json:"ordinal"`  // its number, from 0
-	State    service.State `json:"state"`    // its state
-	Ready    bool          `json:"ready"`    // it can be used, by the key ready of its service
-	Healthy  *bool         `json:"healthy"`  // by the key healthy of its service; null without that key, or before an answer
-	Why      string        `json:"why"`      // why it waits, how it ended, or why it was refused or is unhealthy; "" for none
-	Wanted   bool          `json:"wanted"`   // false if it was ended by gpuard down or removed from the file
-	Current  bool          `json:"current"`  // it was started with the settings that the file has now
-	PID      int           `json:"pid"`      // of its command; 0 when it does not run
-	Lease    string        `json:"lease"`    // "" without a device
-	Devices  []job.Given   `json:"devices"`  // in the order that it sees them
-	Share    gpu.Bytes     `json:"share"`    // of the memory of each of them; 0 for whole devices
-	Since    *time.Time    `json:"since"`    // of its state; null when it was never started
-	Restarts int           `json:"restarts"` // since it was started by up or restart
-	Exit     *int          `json:"exit"`     // code of its last end; null before the first, after a signal, and if it was not seen
-	Signal   string        `json:"signal"`   // that ended it last; "" for none
-	Command  []string      `json:"command"`  // words of its command
-	Log      string        `json:"log"`      // file with its output
+	Name     string        `json:"name"`           // such as "node-0"
+	Service  string        `json:"service"`        // its service
+	Ordinal  int           `json:"ordinal"`        // its number, from 0
+	State    service.State `json:"state"`          // its state
+	Ready    bool          `json:"ready"`          // it can be used, by the key ready of its service
+	Healthy  *bool         `json:"healthy"`        // by the key healthy of its service; null without that key, or before an answer
+	Why      string        `json:"why"`            // why it waits, how it ended, or why it was refused or is unhealthy; "" for none
+	Wanted   bool          `json:"wanted"`         // false if it was ended by gpuard down or removed from the file
+	Current  bool          `json:"current"`        // it was started with the settings that the file has now
+	PID      int           `json:"pid"`            // of its command; 0 when it does not run
+	Lease    string        `json:"lease"`          // "" without a device
+	Devices  []job.Given   `json:"devices"`        // in the order that it sees them
+	Share    gpu.Bytes     `json:"share"`          // of the memory of each of them; 0 for whole devices
+	Since    *time.Time    `json:"since"`          // of its state; null when it was never started
+	Restarts int           `json:"restarts"`       // since it was started by up or restart
+	Exit     *int          `json:"exit"`           // code of its last end; null before the first, after a signal, and if it was not seen
+	Signal   string        `json:"signal"`         // that ended it last; "" for none
+	Command  []string      `json:"command"`        // words of its command
+	Log      string        `json:"log"`            // file with its output
+	Port     int           `json:"port,omitempty"` // of this machine, that its check of readiness or health asks; 0 none
 }
 
 func psJSON(p *cli.Program, cmd *cobra.Command, view *services.View, which func(*services.Row) bool) error {
@@ -101,7 +102,7 @@ func Instances(schema string, view *services.View, which func(*services.Row) boo
 		}
 		out := PsInstance{Name: row.Name, Service: serviceOf(row), Ordinal: row.Ordinal, State: row.State, Ready: row.Usable(), Healthy: row.Seen.Healthy, Why: row.Why,
 			Wanted: row.Wanted, Current: row.Fresh, PID: row.Main.PID, Lease: row.Lease, Devices: append([]job.Given{}, row.Devices...), Share: row.Share,
-			Restarts: row.Restarts, Exit: row.Exit, Signal: row.Signal, Command: append([]string{}, row.Command...), Log: row.Log}
+			Restarts: row.Restarts, Exit: row.Exit, Signal: row.Signal, Command: append([]string{}, row.Command...), Log: row.Log, Port: row.Port()}
 		if !row.Since.IsZero() {
 			out.Since = &row.Since
 		}
