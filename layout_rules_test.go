@@ -54,6 +54,7 @@ func layerTable() []layer {
 		{core + "queue", []string{core + "prose", core + "gpu", core + "job", core + "visible", core + "health", core + "policy", core + "pick"}},
 		{core + "glance", []string{core + "prose", core + "gpu", core + "job", core + "health", core + "queue", core + "status"}},
 		{core + "trend", []string{core + "prose", core + "gpu", core + "job", core + "health", core + "policy", core + "status"}},
+		{core + "timeline", []string{core + "prose", core + "gpu", core + "status", core + "trend"}},
 		{core + "supervise", []string{core + "prose", core + "gpu", core + "visible", core + "job"}},
 		{core + "runs", []string{core + "prose", core + "gpu", core + "queue", core + "supervise"}},
 		{core + "sim", []string{core + "prose", core + "gpu", core + "job", core + "pick", core + "queue", core + "runs"}},
@@ -114,7 +115,8 @@ func layerTable() []layer {
 		{ui + "cli/setupcmd", slices.Concat(commandLine, []string{ui + "cli", ui + "jobflags", ui + "projectfile", ui + "manual"})},
 		{ui + "cli/*", slices.Concat(commandLine, []string{ui + "cli", ui + "jobflags", ui + "projectfile"})},
 		{ui + "commands", slices.Concat(commandLine, []string{ui + "cli*", ui + "jobflags", ui + "projectfile", ui + "manual"})},
-		{"internal/ui/web", []string{core + "*", app + "*", "internal/ui/chart", "internal/ui/translate"}},
+		{"internal/ui/band", []string{core + "*", "internal/ui/translate"}},
+		{"internal/ui/web", []string{core + "*", app + "*", "internal/ui/band", "internal/ui/translate"}},
 		{"internal/ui/top", []string{core + "*", app + "*", "internal/ui/translate"}},
 		{"internal/ui/*", []string{core + "*", app + "*"}},
 		{"cmd/gpuard", []string{"internal/entry", "internal/ui/cli", "internal/ui/commands", core + "*", app + "*", "internal/text/*", "internal/host/*", "internal/gate"}}, // not what would slow each start: decision 0030

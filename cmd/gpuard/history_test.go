@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"image/png"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -127,20 +126,6 @@ func TestServeHistory(t *testing.T) {
 	eventually(t, "it is on the page", func() bool { return strings.Contains(p.get("/api/history").body, "train") })
 	p = r.serve("--listen", "127.0.0.1:0") // whose page has no older answer
 	page := p.get("/").body
-	contains(t, page, `src="/chart/use/command.svg?at=`, `srcset="/chart/use/command.svg?dark=1&amp;at=`, `alt="Hours granted: command: `, `train@night 0.0`)
-	light, dark := p.get("/chart/use/command.svg"), p.get("/chart/use/command.svg?dark=1")
-	for _, got := range []response{light, dark} {
-		if err := wellFormed([]byte(got.body)); err != nil || got.code != http.StatusOK || got.header.Get("Content-Type") != "image/svg+xml" {
-			t.Errorf("%v: %+v", err, got)
-		}
-	}
-	if light.body == dark.body {
-		t.Error("it is the same in the dark")
-	}
-	if _, err := png.Decode(strings.NewReader(p.get("/chart/use/user.png").body)); err != nil {
-		t.Error(err)
-	}
-	for _, path := range []string{"/chart/use/moon.svg", "/chart/use/user.pdf", "/chart/use/user"} {
-		same(t, path, p.get(path).code, http.StatusNotFound)
-	}
+	contains(t, page, `<th scope="row">train@night</th>`, `<th scope="row">GPU 0</th>`, "the last 24 hours", `aria-label="by command"`)
+	contains(t, p.get("/?days=30").body, `<th scope="row">train@night</th>`, "the last 30 days")
 }

@@ -172,7 +172,7 @@ func TestServeSame(t *testing.T) {
 				!strings.Contains(text, fmt.Sprintf("gpuard_gpu_memory_used_bytes{uuid=\"%s\"} %s\n", d.UUID, number(float64(*d.MemoryUsed)))) ||
 				!strings.Contains(text, fmt.Sprintf("gpuard_gpu_utilization_ratio{uuid=\"%s\"} %s\n", d.UUID, number(*d.Utilization))) ||
 				!strings.Contains(text, fmt.Sprintf("gpuard_gpu_temperature_celsius{uuid=\"%s\"} %d\n", d.UUID, *d.Temperature)) ||
-				!strings.Contains(page, fmt.Sprintf("%d °C", *d.Temperature)) || !strings.Contains(page, fmt.Sprintf("%.0f %%", 100**d.Utilization)) || !strings.Contains(page, d.MemoryUsed.String()+" / "+d.MemoryTotal.String()) {
+				!strings.Contains(page, fmt.Sprintf("%d °C", *d.Temperature)) || !strings.Contains(page, fmt.Sprintf("%.0f %%", 100**d.Utilization)) || !strings.Contains(page, fmt.Sprintf(`data-is="memory" data-value="%d" data-of="%d"`, *d.MemoryUsed, *d.MemoryTotal)) {
 				return false
 			}
 		}

@@ -27,13 +27,10 @@ func (p *website) memory() int {
 	return kib
 }
 
-// TestServeUnread: clients that ask for the whole day and read nothing share one answer: of those of one second. A busy machine
-// takes several seconds for all of them.
-func TestServeUnread(t *testing.T) {
-	t.Parallel()
-	r := newRack(t, a100s(8)...)
+// dayBefore is a home in which a gpuard serve has kept the last day of so many GPUs.
+func dayBefore(t *testing.T, gpus int) string {
+	t.Helper()
 	state := quietDir(t)
-	r.env = append(r.env, "XDG_STATE_HOME="+state)
 	folder := atHome(state, "serve")
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		t.Fatal(err)
@@ -41,7 +38,7 @@ func TestServeUnread(t *testing.T) {
 	var text []byte
 	for i := range 24 * 60 {
 		m := trend.Minute{At: time.Now().Truncate(time.Minute).Add(time.Duration(i-24*60) * time.Minute), Devices: map[gpu.UUID]trend.Mean{}}
-		for d := range 8 {
+		for d := range gpus {
 			v := float64(i) + 1.0/3
 			m.Devices[gpu.UUID(uuid(d))] = trend.Mean{Load: &v, Memory: &v, Temperature: &v, Power: &v}
 		}
@@ -54,6 +51,15 @@ func TestServeUnread(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "day"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return state
+}
+
+// TestServeUnread: clients that ask for the whole day and read nothing share one answer: of those of one second. A busy machine
+// takes several seconds for all of them.
+func TestServeUnread(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(8)...)
+	r.env = append(r.env, "XDG_STATE_HOME="+dayBefore(t, 8))
 	p := r.serve()
 	size := len(p.get("/api/day").body)
 	if size < 1<<20 {

@@ -210,7 +210,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %d, %v\n%s", path, got.code, err, got.body)
 		}
 	}
-	contains(t, p.get("/", "Accept-Language", "zh-CN,zh;q=0.9").body, `<html lang="zh">`, "设备", "队列")
+	contains(t, p.get("/", "Accept-Language", "zh-CN,zh;q=0.9").body, `<html lang="zh">`, "等待", "运行中")
 }
 
 // TestServeGuards: only who means this machine gets an answer, and only who has the token may ask for something.
@@ -514,7 +514,7 @@ func TestServeScript(t *testing.T) {
 	if text := p.get("/").body; strings.Contains(text, "<script>alert") {
 		t.Error("its name is run as a script")
 	}
-	same(t, "the picture of nothing", p.get("/chart/%3Cscript%3E/load.svg").code, 404)
+	same(t, "the icon of nothing", p.get("/icon/%3Cscript%3E.svg").code, 404)
 }
 
 // TestServeUse: of each lease that has ended there is a line with what it used, also after a kill, and history adds up.

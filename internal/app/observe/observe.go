@@ -34,6 +34,7 @@ type Seen struct {
 	Width    time.Duration  // of a minute
 	Children int            // how many readers were started
 	Uses     []trend.Ended  // of the leases that have not ended, until now
+	Over     []trend.Ended  // that have ended in the last minutes, before who reads files knows of them
 }
 
 // Observer keeps what was seen last.
@@ -63,6 +64,9 @@ type Observer struct {
 
 // Owner is told what the owner of the machine should know, with root's rules about that. It must not wait.
 type Owner func(rules policy.Watch, troubles []trend.Trouble)
+
+// recent is how long a lease that has ended is among those that were seen: the files are read again before.
+const recent = 5 * time.Minute
 
 // interval is between two reports.
 func interval(host *machine.Host) time.Duration { return cmp.Or(host.Times.Observe, time.Second) }
@@ -229,6 +233,7 @@ func (o *Observer) show(s *status.Report, rules policy.Watch) (say []string, tro
 		o.seen.Minutes = o.day.Minutes()
 	}
 	o.seen.Uses = o.uses.Open()
+	o.seen.Over = slices.DeleteFunc(slices.Concat(o.seen.Over, ended), func(e trend.Ended) bool { return s.Taken.Sub(e.Until) > recent })
 	say = append(say, o.later(s, over, ended)...)
 	o.seen.Report, o.seen.At, o.seen.Trouble = *s, time.Now(), ""
 	o.notice()

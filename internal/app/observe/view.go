@@ -31,6 +31,7 @@ type Gauge struct {
 type Action struct {
 	Name string // "cancel"
 	Do   func(ctx context.Context, words []string) error
+	Can  func() bool // reports whether it may succeed, as far as that can be told before; nil: for what is the user's own
 }
 
 // View is what a command that shows the machine all the time gets from the command line. The functions take the host

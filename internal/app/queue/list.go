@@ -12,6 +12,7 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	record "gpuard/internal/core/runs"
+	"gpuard/internal/core/status"
 )
 
 // State is where a job is.
@@ -80,6 +81,15 @@ type Entry struct {
 	ID         string          `json:"engine_job"`       // what the engine calls it; "" unknown, and on this machine
 	Place      string          `json:"engine_place"`     // cluster of the engine
 	Node       string          `json:"node"`             // of the engine, on which it runs or ran; "" none
+}
+
+// Line is the queue of a user, and what else waits, for who shows both.
+type Line struct {
+	Jobs    []Entry          // that run or wait
+	Others  []status.Waiting // other requests
+	More    int              // jobs that wait besides
+	Paused  bool
+	Problem string // why its processes ended; "" none
 }
 
 // List lists those jobs that which reports true for, in the order of their numbers.

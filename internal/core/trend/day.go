@@ -22,6 +22,8 @@ type Mean struct {
 	Memory      *float64 `json:"memory,omitempty"`      // bytes in use
 	Temperature *float64 `json:"temperature,omitempty"` // Celsius
 	Power       *float64 `json:"power,omitempty"`       // watts
+	State       string   `json:"state,omitempty"`       // at its end, where it was neither free nor leased: busy, draining or unhealthy
+	Marks       []Mark   `json:"marks,omitempty"`       // troubles that began in it
 }
 
 // Minute is the means of all devices in one minute.
@@ -36,6 +38,9 @@ type Day struct {
 	minutes []Minute // oldest first
 	open    Minute   // the present one; Devices is not set
 	sums    map[gpu.UUID]*sums
+	states  map[gpu.UUID]string // of the present minute
+	marks   map[gpu.UUID][]Mark // likewise
+	trouble troubled
 }
 
 // sums add up the readings of the present minute.
@@ -45,11 +50,14 @@ type sums [4]struct {
 }
 
 // NewDay is an empty day, whose minutes are as long as width.
-func NewDay(width time.Duration) *Day { return &Day{width: width, sums: map[gpu.UUID]*sums{}} }
+func NewDay(width time.Duration) *Day {
+	return &Day{width: width, sums: map[gpu.UUID]*sums{}, states: map[gpu.UUID]string{}, marks: map[gpu.UUID][]Mark{}}
+}
 
 // Restore puts minutes of an earlier process before those of this one.
 func (d *Day) Restore(minutes []Minute) {
 	d.minutes = append(slices.Clone(minutes), d.minutes...)
+	d.trouble.remember(minutes)
 	d.forget()
 }
 
@@ -61,11 +69,15 @@ func (d *Day) Add(s *status.Report) *Minute {
 		over = d.close()
 	}
 	d.open.At = at
+	for id, marks := range d.trouble.fresh(s) {
+		d.marks[id] = append(d.marks[id], marks...)
+	}
 	for i := range s.Devices {
 		device := &s.Devices[i]
 		if device.UUID == "" {
 			continue
 		}
+		d.states[device.UUID] = stateOf(device)
 		all := d.sums[device.UUID]
 		if all == nil {
 			all = &sums{}
@@ -103,11 +115,14 @@ func (d *Day) close() *Minute {
 				mean[i] = new(s.sum / float64(s.n))
 			}
 		}
-		if mean != [4]*float64{} { // a device that did not answer has a gap here
-			m.Devices[id] = Mean{mean[0], mean[1], mean[2], mean[3]}
+		one := Mean{mean[0], mean[1], mean[2], mean[3], d.states[id], d.marks[id]}
+		if mean != [4]*float64{} || one.State != "" || len(one.Marks) > 0 { // a device that did not answer has a gap here
+			m.Devices[id] = one
 		}
 	}
 	clear(d.sums)
+	clear(d.states)
+	clear(d.marks)
 	d.minutes = append(d.minutes, m)
 	d.forget()
 	return &m
@@ -128,14 +143,3 @@ func (d *Day) forget() {
 
 // Minutes are those of the last day that are over, oldest first. There is none for a time in which nobody looked.
 func (d *Day) Minutes() []Minute { return slices.Clone(d.minutes) }
-
-// Grid is one reading of a device in each minute up to the one that begins at last, n in all; nil where it was not read.
-func Grid(minutes []Minute, width time.Duration, last time.Time, n int, of func(Minute) *float64) []*float64 {
-	out := make([]*float64, n)
-	for _, m := range minutes {
-		if back := int(last.Sub(m.At) / width); back >= 0 && back < n {
-			out[n-1-back] = of(m)
-		}
-	}
-	return out
-}

@@ -31,6 +31,7 @@ type UseTable struct {
 type UseReport struct {
 	Schema string     `json:"schema"` // "gpuard.use/1"
 	Tables []UseTable `json:"tables"` // by user, gpu and command; one without rows is left out
+	Leases []Ended    `json:"-"`      // that were added up
 }
 
 // By is what use can be added up by.

@@ -42,8 +42,12 @@ func TestDay(t *testing.T) {
 	if len(minutes) != 109 || len(written) != 109 {
 		t.Fatalf("%d minutes, %d written, want 109: 120 without ten and the present one", len(minutes), len(written))
 	}
-	grid := Grid(minutes, time.Minute, noon.Add(118*time.Minute), 119, func(m Minute) *float64 { return m.Devices["GPU-1"].Load })
-	for i, v := range grid {
+	byMinute := map[int]*float64{}
+	for _, m := range minutes {
+		byMinute[int(m.At.Sub(noon)/time.Minute)] = m.Devices["GPU-1"].Load
+	}
+	for i := range 119 {
+		v := byMinute[i]
 		gap := i >= 30 && i < 40 || i == 50
 		if gap != (v == nil) {
 			t.Errorf("minute %d: %v", i, v)

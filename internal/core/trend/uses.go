@@ -133,3 +133,11 @@ func (u *Uses) follow(d *status.Device, l status.Lease, now time.Time, seconds f
 	}
 	return name
 }
+
+// Load is the mean load of a lease on a device, 0..1; nil where it was not measured.
+func (d *Used) Load() *float64 {
+	if d.Busy+d.Idle <= 0 {
+		return nil
+	}
+	return new(d.Busy / (d.Busy + d.Idle))
+}

@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -11,9 +12,11 @@ import (
 
 	"gpuard/internal/app/doctor"
 	"gpuard/internal/app/leases"
+	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
 	"gpuard/internal/app/queue"
 	"gpuard/internal/app/services"
+	"gpuard/internal/core/gpu"
 	record "gpuard/internal/core/runs"
 	"gpuard/internal/core/trend"
 	"gpuard/internal/ui/cli"
@@ -40,6 +43,11 @@ type projectUp struct {
 type queuePart struct {
 	batchcmd.QueueAnswer
 	more int
+}
+
+// Line is what the page shows of it.
+func (a queuePart) Line() queue.Line {
+	return queue.Line{Jobs: a.Jobs, Others: a.Others, More: a.more, Paused: a.Paused, Problem: a.Problem}
 }
 
 // queueGauges count the jobs, and say how long those in the answer waited, or have waited until now.
@@ -71,7 +79,7 @@ const askAgain = 30 * time.Second
 func sources(p *cli.Program) []observe.Source {
 	var asked atomic.Int64 // when other schedulers were asked last: what looks all the time asks them less often than a person
 	return []observe.Source{
-		{Name: "queue", Title: "Queue", Every: 2 * time.Second, Public: shown(publicQueue), Gauges: queueGauges, Read: within(10*time.Second, func(ctx context.Context) (queuePart, error) {
+		{Name: "queue", Title: "Waiting", Every: 2 * time.Second, Public: shown(publicQueue), Gauges: queueGauges, Read: within(10*time.Second, func(ctx context.Context) (queuePart, error) {
 			last, now := asked.Load(), time.Now().UnixNano()
 			ask := now-last > int64(askAgain) && asked.CompareAndSwap(last, now)
 			apart := apart(p)
@@ -100,6 +108,7 @@ func sources(p *cli.Program) []observe.Source {
 		{Name: "history", Title: "History", Every: 30 * time.Second, Read: within(10*time.Second, func(ctx context.Context) (trend.UseReport, error) {
 			a := trend.UseReport{Schema: "gpuard.use/1", Tables: []trend.UseTable{}}
 			list, err := observe.Leases(ctx, apart(p).Host)
+			a.Leases = list
 			for _, by := range []string{"user", "gpu", "command"} {
 				if use := trend.Sum(list, by, time.Local); len(use) > 0 {
 					a.Tables = append(a.Tables, trend.UseTable{By: by, Use: use})
@@ -174,6 +183,20 @@ func cancelNamed(ctx context.Context, p *cli.Program, words []string) error {
 	return reviveApart(ctx, p, q)
 }
 
+// mayDrain reports whether the caller may take devices of this machine out of use: who owns its folder of leases.
+func mayDrain(host *machine.Host) bool {
+	m, err := host.Read(context.Background(), gpu.Identity)
+	if host.Proc.Root() || err != nil {
+		return err == nil
+	}
+	folder, err := host.Folder(m, false)
+	if err != nil || folder == nil {
+		return err == nil // it would be the caller's own
+	}
+	defer folder.Close()                        //nolint:errcheck // nothing was written
+	return folder.Owner == uint32(os.Geteuid()) //nolint:gosec // a uid
+}
+
 // actions are what may be asked for with the token: each does what the command of its name does.
 func actions(p *cli.Program) []observe.Action {
 	return []observe.Action{
@@ -186,7 +209,7 @@ func actions(p *cli.Program) []observe.Action {
 			}
 			return nil
 		}},
-		{Name: "drain", Do: func(ctx context.Context, words []string) error {
+		{Name: "drain", Can: func() bool { return mayDrain(apart(p).Host) }, Do: func(ctx context.Context, words []string) error {
 			_, err := leases.Drain(ctx, apart(p).Host, words, "by gpuard serve")
 			return err
 		}},

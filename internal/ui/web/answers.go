@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"gpuard/internal/app/observe"
-	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/trend"
@@ -46,7 +45,7 @@ func discreet(d *status.Device) {
 }
 
 func (s *Site) status(w http.ResponseWriter, r *http.Request) {
-	seen := s.Observer.Now()
+	seen := s.seen()
 	switch {
 	case seen.At.IsZero():
 		refuse(w, http.StatusServiceUnavailable, seen.Trouble)
@@ -80,7 +79,7 @@ type Day struct {
 }
 
 func (s *Site) day(w http.ResponseWriter, _ *http.Request) {
-	seen := s.Observer.Now()
+	seen := s.seen()
 	s.replyOnce(w, "day", ended(seen.Minutes), func() any {
 		return Day{"gpuard.day/1", seen.Width.Seconds(), append([]trend.Minute{}, seen.Minutes...)}
 	})
@@ -112,12 +111,4 @@ func ended(minutes []trend.Minute) time.Time {
 		return time.Time{}
 	}
 	return minutes[len(minutes)-1].At
-}
-
-// device finds a device of the report by its UUID.
-func device(s *status.Report, id gpu.UUID) *status.Device {
-	if i := slices.IndexFunc(s.Devices, func(d status.Device) bool { return d.UUID == id }); i >= 0 && id != "" {
-		return &s.Devices[i]
-	}
-	return nil
 }

@@ -5,25 +5,29 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
 )
 
-// live keeps open pages current. Each section is rendered once per language, whatever the number of pages.
+// live keeps open pages current. What pages of one sight show is rendered once, whatever their number.
 type live struct {
 	pages pages
 
 	mu      sync.Mutex
-	kept    map[string]*reading // by the name of the source
-	encoded map[string]encoded  // by the name of the answer
-	lines   map[*line]bool      // open pages
+	kept    map[string]*reading  // by the name of the source
+	encoded map[string]encoded   // by the name of the answer
+	lines   map[*line]bool       // open pages
+	laid    map[int]*layout      // by the days
+	found   map[string]time.Time // of findings: when each was seen first
 }
 
 // line is one open page. It is cut when it does not take what is sent.
 type line struct {
-	language, peer string
-	out            chan []byte
+	sight
+	peer string
+	out  chan []byte
 }
 
 const (
@@ -37,62 +41,55 @@ const (
 func (s *Site) Run(ctx context.Context) {
 	changed, leave := s.Observer.Listen()
 	defer leave()
-	sent := map[string]map[string]template.HTML{} // by language and section
+	sent := map[sight]map[string]template.HTML{} // by section
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
 		}
-		for _, language := range s.live.languages() {
-			t, err := s.live.pages.in(language)
+		open := s.live.sights()
+		maps.DeleteFunc(sent, func(v sight, _ map[string]template.HTML) bool { return !open[v] })
+		for v := range open {
+			parts, err := s.sections(ctx, v)
 			if err != nil {
 				return
 			}
-			if sent[language] == nil {
-				sent[language] = map[string]template.HTML{}
+			if sent[v] == nil {
+				sent[v] = map[string]template.HTML{}
 			}
-			for _, p := range s.sections(ctx, t) {
-				if sent[language][p.Name] != p.Body {
-					sent[language][p.Name] = p.Body
-					s.live.send(language, p)
+			var fresh []part
+			for _, p := range parts {
+				if sent[v][p.Name] != p.Body {
+					sent[v][p.Name] = p.Body
+					fresh = append(fresh, p)
 				}
 			}
+			if len(fresh) > 0 {
+				s.live.send(v, fresh)
+			}
 		}
 	}
 }
 
-// sections renders all of them.
-func (s *Site) sections(ctx context.Context, t *template.Template) []part {
-	parts := []part{{Name: "devices", Body: s.devices(t, s.Observer.Now())}}
-	for _, source := range s.Sources {
-		answer, _, err := s.live.answer(ctx, source, pageWaits)
-		parts = append(parts, part{Name: source.Name, Body: s.section(t, source, answer, err)})
-	}
-	return parts
-}
-
-// languages are those of the open pages.
-func (l *live) languages() (all []string) {
+// sights are those of the open pages.
+func (l *live) sights() map[sight]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := map[string]bool{}
+	open := map[sight]bool{}
 	for page := range l.lines {
-		if !known[page.language] {
-			known[page.language] = true
-			all = append(all, page.language)
-		}
+		open[page.sight] = true
 	}
-	return all
+	return open
 }
 
-// send gives a section to the pages of one language. A page that is too far behind is cut: it comes again by itself.
-func (l *live) send(language string, p part) {
-	text := message(p)
+// send gives sections to the pages of one sight. A page that is too far behind is cut: it comes again by itself.
+func (l *live) send(v sight, parts []part) {
+	text := message(parts)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for page := range l.lines {
-		if page.language != language {
+		if page.sight != v {
 			continue
 		}
 		select {
@@ -104,17 +101,14 @@ func (l *live) send(language string, p part) {
 	}
 }
 
-// message is a section as an event (https://html.spec.whatwg.org/multipage/server-sent-events.html).
-func message(p part) []byte {
-	text, _ := json.Marshal(struct { // two strings
-		Part string        `json:"part"`
-		HTML template.HTML `json:"html"`
-	}{p.Name, p.Body})
+// message is sections as an event (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+func message(parts []part) []byte {
+	text, _ := json.Marshal(parts) // strings
 	return append(append([]byte("data: "), text...), '\n', '\n')
 }
 
 // join makes a page one of those that are kept current. The error says who has too many.
-func (l *live) join(language, peer string) (*line, error) {
+func (l *live) join(v sight, peer string) (*line, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.lines) >= mostPages {
@@ -132,7 +126,7 @@ func (l *live) join(language, peer string) (*line, error) {
 	if l.lines == nil {
 		l.lines = map[*line]bool{}
 	}
-	page := &line{language, peer, make(chan []byte, backlog)}
+	page := &line{v, peer, make(chan []byte, backlog)}
 	l.lines[page] = true
 	return page, nil
 }
@@ -145,13 +139,8 @@ func (l *live) leave(page *line) {
 
 // events sends the sections, and then each that changes.
 func (s *Site) events(w http.ResponseWriter, r *http.Request) {
-	language := languageOf(r)
-	t, err := s.live.pages.in(language)
-	if err != nil {
-		refuse(w, http.StatusInternalServerError, err.Error())
-		return
-	}
-	page, err := s.live.join(language, peerOf(s.Observer.Host, r))
+	v := s.sightOf(r)
+	page, err := s.live.join(v, peerOf(s.Observer.Host, r))
 	if err != nil {
 		refuse(w, http.StatusServiceUnavailable, err.Error())
 		return
@@ -164,10 +153,9 @@ func (s *Site) events(w http.ResponseWriter, r *http.Request) {
 		_, err := w.Write(text)
 		return err == nil && out.Flush() == nil
 	}
-	for _, p := range s.sections(r.Context(), t) { // what changed since the page was loaded
-		if !write(message(p)) {
-			return
-		}
+	parts, err := s.sections(r.Context(), v) // what changed since the page was loaded
+	if err != nil || !write(message(parts)) {
+		return
 	}
 	alive := time.NewTicker(beat)
 	defer alive.Stop()

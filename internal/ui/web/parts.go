@@ -2,46 +2,23 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"html/template"
 	"net/http"
-	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	"gpuard/internal/app/observe"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
-	"gpuard/internal/core/trend"
 )
 
-// part is one section of the page.
+// part is what is sent of the page when it changes.
 type part struct {
-	Name, Title string
-	Body        template.HTML
-}
-
-// deviceView is what one card shows.
-type deviceView struct {
-	Device  *status.Device
-	Actions bool
-	Minute  int64 // changes with each picture; 0: there is none yet
-	Curves  []curve
-}
-
-// devicesView is what the first section shows.
-type devicesView struct {
-	Report  status.Report
-	Trouble string
-	Actions bool
-	Minute  int64
-	Curves  []curve
-}
-
-// view is what another section shows.
-type view struct {
-	Answer  any
-	Actions bool
+	Name string        `json:"part"` // of the element with data-part
+	Body template.HTML `json:"html"`
 }
 
 // pages are the templates in each language; they are parsed when the first page is asked for.
@@ -49,13 +26,14 @@ type pages struct {
 	once  sync.Once
 	by    map[string]*template.Template
 	wrong error
+	now   func() time.Time // nil: the clock
 }
 
 func (p *pages) in(language string) (*template.Template, error) {
 	p.once.Do(func() {
 		p.by = map[string]*template.Template{}
 		for _, language := range []string{"en", "zh"} {
-			t, err := template.New("").Funcs(functions(words(language))).ParseFS(files, "files/page.html")
+			t, err := template.New("").Funcs(functions(words(language), p.clock())).ParseFS(files, "files/*.html")
 			if err != nil {
 				p.wrong = fmt.Errorf("cannot read the page: %w", err)
 				return
@@ -66,62 +44,132 @@ func (p *pages) in(language string) (*template.Template, error) {
 	return p.by[language], p.wrong
 }
 
-func functions(say func(string) string) template.FuncMap {
+// clock is what the templates know the time by.
+func (p *pages) clock() func() time.Time {
+	if p.now != nil {
+		return p.now
+	}
+	return time.Now
+}
+
+func functions(say func(string) string, now func() time.Time) template.FuncMap {
 	return template.FuncMap{
 		"t":       say,
 		"model":   gpu.Model,
 		"percent": func(v *float64) string { return fmt.Sprintf("%.0f %%", 100**v) },
-		"number":  func(v *float64) string { return strconv.FormatFloat(*v, 'g', 4, 64) },
 		"watts":   func(v *float64) string { return fmt.Sprintf("%.0f W", *v) },
-		"bytes":   func(v *gpu.Bytes) int64 { return int64(*v) },
-		"value":   func(v *bool) bool { return *v },
-		"stamp":   func(t *time.Time) string { return t.Format(time.RFC3339) },
-		"clock":   clock,
-		"name":    func(d status.Device) string { return string(d.UUID) },
-		"useOf":   func(t trend.UseTable) useView { return useOf(t, say) },
-		"card": func(d status.Device, of devicesView) deviceView {
-			return deviceView{&d, of.Actions, of.Minute, of.Curves}
+		"leases": func(list []status.Lease) (all []*status.Lease) {
+			for i := range list {
+				all = append(all, &list[i])
+			}
+			return all
+		},
+		"part":  func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) },
+		"wide":  func(part, whole float64) string { return fmt.Sprintf("%.1f", 100*part/max(whole, 1e-9)) },
+		"hours": hours,
+		"bytes": func(v *gpu.Bytes) int64 { return int64(*v) },
+		"sum":   func(a, b int) int { return a + b },
+		"ratio": func(part, whole float64) float64 { return part / max(whole, 1e-9) },
+		"count": prose.Count,
+		"join":  strings.Join,
+		"int":   func(v *int) int { return *v },
+		"value": func(v *bool) bool { return *v },
+		"stamp": func(t *time.Time) string { return t.Format(time.RFC3339) },
+		"clock": func(at *time.Time) string { return prose.ClockTime(*at, now()) },
+		"first": func(text string) string { name, _, _ := strings.Cut(text, " ("); return name },
+		"since": func(t any) string { return say("since " + prose.ClockTime(moment(t), now())) },
+		"dict": func(pairs ...any) map[string]any {
+			out := map[string]any{}
+			for i := 0; i+1 < len(pairs); i += 2 {
+				out[pairs[i].(string)] = pairs[i+1]
+			}
+			return out
 		},
 	}
 }
 
-// clock is a time of today, or the day with it.
-func clock(at any) string {
-	var t time.Time
-	switch v := at.(type) {
-	case time.Time:
-		t = v
-	case *time.Time:
-		t = *v
+// hours is a number of hours with as many digits as say something.
+func hours(v float64) string {
+	switch {
+	case v <= 0:
+		return "–"
+	case v < 1.0/60:
+		return "< 1 min"
+	case v < 1:
+		return fmt.Sprintf("%.0f min", 60*v)
+	case v < 9.95:
+		return fmt.Sprintf("%.1f h", v)
 	}
-	t = t.Local()
-	if time.Since(t).Abs() < 12*time.Hour {
-		return t.Format("15:04")
-	}
-	return t.Format("2006-01-02 15:04")
+	return fmt.Sprintf("%.0f h", v)
 }
 
-// devices is the first section.
-func (s *Site) devices(t *template.Template, seen observe.Seen) template.HTML {
-	v := devicesView{Report: public(seen.Report), Trouble: seen.Trouble, Actions: s.Token != "", Curves: curves()}
-	if len(seen.Minutes) > 0 {
-		v.Minute = ended(seen.Minutes).UnixMilli()
+// moment is a time that a template has.
+func moment(at any) time.Time {
+	if t, ok := at.(*time.Time); ok {
+		return *t
 	}
-	for i := range v.Curves {
-		v.Curves[i].minutes = seen.Minutes
-	}
-	return fill(t, "devices", v)
+	t, _ := at.(time.Time)
+	return t
 }
 
-// section is one of the others.
-func (s *Site) section(t *template.Template, source observe.Source, answer any, err error) template.HTML {
+// sections renders all that changes, for one sight.
+func (s *Site) sections(ctx context.Context, v sight) ([]part, error) {
+	t, err := s.live.pages.in(v.language)
 	if err != nil {
-		return fill(t, "wrong", struct{ Wrong string }{err.Error()})
+		return nil, err
 	}
-	if source.Public != nil { // a page is asked for without the token
-		answer = source.Public(answer)
+	c := s.look(ctx, v)
+	parts := []part{{"head", fill(t, "head", c)}, {"devices", fill(t, "devices", c)}, {"legend", fill(t, "legend", c)}, {"detail", c.details(t)}}
+	for i := range c.Rows {
+		parts = append(parts, part{c.Rows[i].Part, c.drawn()[i]})
 	}
-	return fill(t, source.Name, view{answer, s.Token != ""})
+	parts = append(parts, part{"running", fill(t, "running", c)})
+	for _, source := range s.Sources {
+		parts = append(parts, part{source.Name, c.section(t, source.Name)})
+	}
+	return parts, nil
+}
+
+// details are those of the device that was chosen.
+func (c *screen) details(t *template.Template) template.HTML {
+	if v := c.detail(); v != nil {
+		return fill(t, "detail", v)
+	}
+	return ""
+}
+
+// Band is the picture of a row, where the whole page is made; later it is a part of its own.
+func (c *lab) Band(r gpuRow) template.HTML {
+	if !c.whole {
+		return ""
+	}
+	return c.drawn()[r.Place]
+}
+
+// periodName is what a period is called.
+func periodName(days int) string {
+	if days == 1 {
+		return "the last 24 hours"
+	}
+	return fmt.Sprintf("the last %d days", days)
+}
+
+// section is that of a source.
+func (c *screen) section(t *template.Template, name string) template.HTML {
+	said := c.answers[name]
+	if said.err != nil {
+		return fill(t, "wrong", struct{ Wrong string }{said.err.Error()})
+	}
+	if t.Lookup(name) == nil {
+		return ""
+	}
+	return fill(t, name, view{said.answer, c})
+}
+
+// view is what the section of a source shows.
+type view struct {
+	Answer any
+	*screen
 }
 
 func fill(t *template.Template, name string, data any) template.HTML {
@@ -134,21 +182,26 @@ func fill(t *template.Template, name string, data any) template.HTML {
 
 // page is the whole page as it is now; /events keeps it current.
 func (s *Site) page(w http.ResponseWriter, r *http.Request) {
-	language := languageOf(r)
-	t, err := s.live.pages.in(language)
+	v := s.sightOf(r)
+	t, err := s.live.pages.in(v.language)
 	if err != nil {
 		refuse(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	parts := []part{{"devices", "Devices", s.devices(t, s.Observer.Now())}}
+	c := s.look(r.Context(), v)
+	c.whole = true
+	sections := map[string]template.HTML{"running": fill(t, "running", c), "detail": c.details(t)}
 	for _, source := range s.Sources {
-		answer, _, err := s.live.answer(r.Context(), source, pageWaits)
-		parts = append(parts, part{source.Name, source.Title, s.section(t, source, answer, err)})
+		sections[source.Name] = c.section(t, source.Name)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = t.ExecuteTemplate(w, "page", struct { // who asked may be gone
-		Lang, Host, Version string
-		Actions             bool
-		Parts               []part
-	}{language, s.Host, s.Version, s.Token != "", parts})
+	_ = t.ExecuteTemplate(w, "page", wholePage{c, sections, s.Version, s.Token != ""}) // who asked may be gone
+}
+
+// wholePage is the page with all of its sections.
+type wholePage struct {
+	*screen
+	Sections map[string]template.HTML
+	Version  string
+	Actions  bool
 }

@@ -25,14 +25,14 @@ func TestPagesOfOnePeer(t *testing.T) {
 	me := fmt.Sprint("uid ", os.Geteuid())
 	var pages []*line
 	for i := range mostPagesOfPeer {
-		page, err := s.live.join("en", me)
+		page, err := s.live.join(sight{language: "en"}, me)
 		if err != nil {
 			t.Fatalf("page %d: %v", i, err)
 		}
 		pages = append(pages, page)
 	}
 	for range 3 {
-		if _, err := s.live.join("en", "uid 4001"); err != nil {
+		if _, err := s.live.join(sight{language: "en"}, "uid 4001"); err != nil {
 			t.Errorf("another one is kept out: %v", err)
 		}
 	}
@@ -71,7 +71,7 @@ func TestPagesOfOnePeer(t *testing.T) {
 			t.Errorf("%s: after one was closed: %d, %s", network, code, text)
 		}
 		eventually(t, "its page has left", func() bool {
-			page, err := s.live.join("en", me)
+			page, err := s.live.join(sight{language: "en"}, me)
 			if err == nil {
 				pages[0] = page
 			}

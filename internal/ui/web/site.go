@@ -34,8 +34,18 @@ type Site struct {
 	Host     string   // shown on the page
 	Version  string
 	TLS      bool
+	Owner    string // whose jobs and leases are own ones; "" the user of this process
 
-	live live
+	live  live
+	watch func() observe.Seen // for tests; nil: what Observer sees
+}
+
+// seen is what was seen last.
+func (s *Site) seen() observe.Seen {
+	if s.watch != nil {
+		return s.watch()
+	}
+	return s.Observer.Now()
 }
 
 // Handler answers all requests.
@@ -47,8 +57,7 @@ func (s *Site) Handler() http.Handler {
 	mux.HandleFunc("GET /events", s.events)
 	mux.Handle("GET /metrics", s.metrics())
 	mux.Handle("GET /metrics/dcgm", s.dcgmMetrics())
-	mux.HandleFunc("GET /chart/{device}/{name}", s.chart)
-	mux.HandleFunc("GET /chart/use/{name}", s.uses)
+	mux.HandleFunc("GET /icon/{name}", icon)
 	mux.HandleFunc("GET /api/{$}", s.index)
 	mux.HandleFunc("GET /api/status", s.status)
 	mux.HandleFunc("GET /api/day", s.day)

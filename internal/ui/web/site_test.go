@@ -12,7 +12,6 @@ import (
 
 	"gpuard/internal/app/machine"
 	"gpuard/internal/app/observe"
-	"gpuard/internal/core/status"
 )
 
 // quiet is a site that has seen nothing yet, with these sources.
@@ -82,32 +81,47 @@ func TestLanguageOf(t *testing.T) {
 
 // TestWords: every word of the page has a translation.
 func TestWords(t *testing.T) {
-	page, err := files.ReadFile("files/page.html")
+	say := words("zh")
+	found := 0
+	names, err := files.ReadDir("files")
 	if err != nil {
 		t.Fatal(err)
 	}
-	say := words("zh")
-	parts := strings.Split(string(page), `{{t "`)
-	for _, part := range parts[1:] {
-		if word, _, _ := strings.Cut(part, `"}}`); say(word) == word {
-			t.Errorf("%q is not translated", word)
+	for _, name := range names {
+		text, err := files.ReadFile("files/" + name.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range strings.Split(string(text), `{{t "`)[1:] {
+			found++
+			if word, _, _ := strings.Cut(part, `"`); say(word) == word {
+				t.Errorf("%q is not translated", word)
+			}
 		}
 	}
-	if len(parts) < 20 {
-		t.Errorf("only %d words", len(parts))
+	if found < 60 {
+		t.Errorf("only %d words", found)
 	}
 }
 
 // TestLostIsNotFree: a GPU that is lost is no free one.
 func TestLostIsNotFree(t *testing.T) {
-	var p pages
-	page, err := p.in("en")
-	if err != nil {
-		t.Fatal(err)
+	s := trouble(t)
+	page := pageOf(t, s.site(t, ""), "/")
+	_, row, _ := strings.Cut(page, `id="nvidia-4"`)
+	row, _, _ = strings.Cut(row, `id="nvidia-5"`)
+	if !strings.Contains(row, `<span class="state unhealthy" data-is="state">unhealthy</span>`) || strings.Contains(row, ">free<") {
+		t.Error(row)
 	}
-	lost := status.Device{UUID: "GPU-1", Name: "NVIDIA L4", Use: status.Free, Health: "unhealthy", Why: []string{"GPU is lost"}}
-	text := string((&Site{}).devices(page, observe.Seen{Report: status.Report{Devices: []status.Device{lost}}}))
-	if !strings.Contains(text, `<span class="use unhealthy">unhealthy</span>`) || strings.Contains(text, ">free<") {
-		t.Errorf("%s", text)
+}
+
+// pageOf is a page as it is sent.
+func pageOf(t testing.TB, s *Site, path string) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1"+path, nil))
+	if w.Code != http.StatusOK {
+		t.Fatalf("%d: %s", w.Code, w.Body)
 	}
+	return w.Body.String()
 }

@@ -21,8 +21,5 @@ func languageOf(r *http.Request) string {
 	return "en"
 }
 
-// wordsOf translates for this request.
-func wordsOf(r *http.Request) func(string) string { return words(languageOf(r)) }
-
 // words says the page's own words, and sentences about devices and jobs, as the command line does.
 func words(language string) func(string) string { return translate.ReadLocale(language).Translate }

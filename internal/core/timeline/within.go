@@ -1,0 +1,47 @@
+package timeline
+
+import (
+	"slices"
+	"time"
+
+	"gpuard/internal/core/trend"
+)
+
+// Within are the leases that lived between two moments, with the part of their hours that lies there. A lease whose end
+// nobody saw has no hours, and is there when it began.
+func Within(list []trend.Ended, from, to time.Time) (out []trend.Ended) {
+	for i := range list {
+		e := list[i]
+		if !e.Since.Before(to) || e.Unseen && e.Since.Before(from) || !e.Until.After(from) {
+			continue
+		}
+		whole := e.Until.Sub(e.Since)
+		part := earlier(e.Until, to).Sub(later(e.Since, from))
+		if whole > 0 && part < whole && !e.Unseen {
+			e.Devices = slices.Clone(e.Devices)
+			factor := float64(part) / float64(whole)
+			for j := range e.Devices {
+				d := &e.Devices[j]
+				d.Granted, d.Busy, d.Idle = d.Granted*factor, d.Busy*factor, d.Idle*factor
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// earlier is the earlier of two moments.
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// later is the later of two moments.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

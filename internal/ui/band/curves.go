@@ -1,0 +1,175 @@
+package band
+
+import (
+	"fmt"
+	"html"
+	"html/template"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/timeline"
+)
+
+// curves draws the load of each lease from its bottom, and the memory as a line. They are stretched with the picture; x counts
+// columns.
+func (p *Painter) curves(w *strings.Builder, b *timeline.Band) {
+	columns := len(b.Load)
+	fmt.Fprintf(w, `<svg class="curves" viewBox="0 0 %d %d" preserveAspectRatio="none" width="100%%" height="%[2]d">`, columns, height)
+	covered := make([]bool, columns)
+	for i := range b.Spans {
+		s := &b.Spans[i]
+		from, to := p.column(s.Since), p.column(s.Until)
+		for c := int(from); c < columns && float64(c) < to; c++ {
+			covered[c] = true
+		}
+		top, tall := lane(s)
+		path := steps(b.Load, s.Load, from, to, top+tall, tall)
+		fmt.Fprintf(w, `<path %s d="%s"/>`, p.Paint(s.User), path)
+	}
+	p.unleased(w, b, covered)
+	if line := polyline(b.Memory, height-1, height-2); line != "" && p.To.Sub(p.From) <= 24*time.Hour { // of more there are no readings
+		fmt.Fprintf(w, `<path class="memory" d="%s"/>`, line)
+	}
+	w.WriteString(`</svg>`)
+}
+
+// column is a moment in columns of the picture.
+func (p *Painter) column(at time.Time) float64 {
+	return min(max(float64(at.Sub(p.From))/float64(p.Step), 0), float64(p.To.Sub(p.From))/float64(p.Step))
+}
+
+// unleased draws load that no lease accounts for.
+func (p *Painter) unleased(w *strings.Builder, b *timeline.Band, covered []bool) {
+	rest := make([]*float64, len(b.Load))
+	found := false
+	for i, load := range b.Load {
+		if load != nil && !covered[i] && *load >= 0.02 {
+			rest[i], found = load, true
+		}
+	}
+	if found {
+		fmt.Fprintf(w, `<path class="nobody" d="%s"/>`, steps(rest, nil, 0, float64(len(rest)), height, height))
+	}
+}
+
+// steps is the outline of an area whose height follows the values of columns; where there is none it follows mean.
+func steps(values []*float64, mean *float64, from, to, bottom, tall float64) string {
+	var w strings.Builder
+	fmt.Fprintf(&w, "M%s %s", short1(from), short1(bottom))
+	last := bottom
+	for c := int(from); c < len(values) && float64(c) < to; c++ {
+		y := bottom
+		switch {
+		case values[c] != nil:
+			y = bottom - *values[c]*tall
+		case mean != nil:
+			y = bottom - *mean*tall
+		}
+		if short1(y) != short1(last) {
+			if x := max(float64(c), from); c > int(from) {
+				fmt.Fprintf(&w, "H%s", short1(x))
+			}
+			fmt.Fprintf(&w, "V%s", short1(y))
+			last = y
+		}
+	}
+	fmt.Fprintf(&w, "H%sV%sz", short1(to), short1(bottom))
+	return w.String()
+}
+
+// short1 writes a number with one digit behind the point at most.
+func short1(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }
+
+// polyline joins the values of columns, and breaks where there is none.
+func polyline(values []*float64, bottom, tall float64) string {
+	var w strings.Builder
+	pen, last := false, ""
+	for c, v := range values {
+		if v == nil {
+			if pen {
+				fmt.Fprintf(&w, "H%d", c)
+			}
+			pen = false
+			continue
+		}
+		y := short1(bottom - *v*tall)
+		switch {
+		case !pen:
+			fmt.Fprintf(&w, "M%d %s", c, y)
+		case y != last:
+			fmt.Fprintf(&w, "H%dV%s", c, y)
+		}
+		pen, last = true, y
+	}
+	if pen {
+		fmt.Fprintf(&w, "H%d", len(values))
+	}
+	return w.String()
+}
+
+// tick is a line of the axis.
+type tick struct {
+	at    time.Time
+	label string
+	minor bool // left out where there is little room
+}
+
+// ticks are at round hours of a day, or at the begin of days.
+func (p *Painter) ticks() (all []tick) {
+	from, whole := p.From.In(p.Zone), p.To.Sub(p.From)
+	if whole <= 48*time.Hour {
+		for at := time.Date(from.Year(), from.Month(), from.Day(), 0, 0, 0, 0, p.Zone); at.Before(p.To); at = at.Add(3 * time.Hour) {
+			if at.After(p.From) {
+				all = append(all, tick{at, at.In(p.Zone).Format("15:04"), at.In(p.Zone).Hour()%6 != 0})
+			}
+		}
+		return all
+	}
+	for day := 1; ; day++ {
+		at := time.Date(from.Year(), from.Month(), from.Day()+day, 0, 0, 0, 0, p.Zone)
+		if !at.Before(p.To) {
+			return all
+		}
+		if whole <= 8*24*time.Hour || at.Weekday() == time.Monday {
+			label := at.Format("2 Jan")
+			if whole <= 8*24*time.Hour {
+				label = p.Say(at.Format("Mon")) + at.Format(" 2")
+			}
+			all = append(all, tick{at, label, whole <= 8*24*time.Hour && day%2 == 0})
+		}
+	}
+}
+
+// Axis is the line of times above the bands.
+func (p *Painter) Axis() template.HTML {
+	var w strings.Builder
+	fmt.Fprintf(&w, `<svg class="axis" width="100%%" height="16" role="img" aria-label="%s">`, html.EscapeString(p.moment(p.From)+" – "+p.Say("now")))
+	whole := p.To.Sub(p.From)
+	for _, t := range p.ticks() {
+		if part := float64(t.at.Sub(p.From)) / float64(whole); part < 0.02 || part > 0.93 {
+			continue
+		}
+		class := ""
+		if t.minor {
+			class = ` class="minor"`
+		}
+		fmt.Fprintf(&w, `<text%s x="%s" y="11" text-anchor="middle">%s</text>`, class, p.place(t.at), html.EscapeString(t.label))
+	}
+	fmt.Fprintf(&w, `<text class="now" x="100%%" y="11" text-anchor="end">%s</text></svg>`, html.EscapeString(p.Say("now")))
+	return template.HTML(w.String()) //nolint:gosec // what others chose is escaped
+}
+
+// Spark is a small curve of a reading, for the details of a device.
+func Spark(values []*float64, top float64) template.HTML {
+	scaled := make([]*float64, len(values))
+	for i, v := range values {
+		if v != nil && top > 0 {
+			scaled[i] = new(min(1, *v/top))
+		}
+	}
+	line := polyline(scaled, height-2, height-4)
+	if line == "" {
+		return ""
+	}
+	return template.HTML(fmt.Sprintf(`<svg class="spark" viewBox="0 0 %d %d" preserveAspectRatio="none" width="100%%" height="%[2]d" aria-hidden="true"><path class="line" d="%s"/></svg>`, len(values), height, line)) //nolint:gosec // numbers
+}

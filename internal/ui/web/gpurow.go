@@ -1,0 +1,216 @@
+package web
+
+import (
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/health"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/core/status"
+	"gpuard/internal/core/timeline"
+	"gpuard/internal/core/trend"
+	"gpuard/internal/ui/band"
+)
+
+// gpuRow is a device: what it is, its band, and who has it now.
+type gpuRow struct {
+	*status.Device
+	Place    int    // in the report
+	ID, Part string // of the row, and of its band
+	Title    string // "GPU 5"
+	Href     string // shows its details, or hides them
+	Chosen   bool
+	Model    string // where the devices differ
+	Now      []nowLine
+	More     int
+	Strip    *timeline.Band
+}
+
+// nowLine is what happens on a device now.
+type nowLine struct {
+	User, Job, Text string
+	Bad             bool
+	Shape           template.HTMLAttr // the colour of the user
+}
+
+// Used is what is used of the memory, of all of it: "61 / 80 GiB"; "" not known.
+func (r gpuRow) Used() string {
+	if r.InUse() == nil || r.InAll() == nil {
+		return ""
+	}
+	used, all := r.InUse().String(), r.InAll().String()
+	number, unit, _ := strings.Cut(used, " ")
+	if *r.InUse() == 0 || strings.HasSuffix(all, " "+unit) {
+		used = number
+	}
+	return used + " / " + all
+}
+
+// mostNow is how many lines a row has; the details have all.
+const mostNow = 2
+
+// row is the device at a place of the report.
+func (c *lab) row(i int) gpuRow {
+	d := &c.Report.Devices[i]
+	r := gpuRow{Device: d, Place: i, ID: rowID(d), Part: "band-" + string(d.UUID), Title: fmt.Sprintf("GPU %d", d.Index), Strip: &c.Bands[i], Chosen: c.gpu != "" && d.UUID == c.gpu}
+	if d.UUID == "" {
+		r.Part = "band-" + r.ID
+	}
+	r.Href = c.address(c.days, d.UUID)
+	if r.Chosen {
+		r.Href = c.address(c.days, "")
+	}
+	if c.Models() == "" {
+		r.Model = gpu.Model(d.Name)
+	}
+	r.Now = c.nowLines(d, r.Strip)
+	if len(r.Now) > mostNow {
+		r.More = len(r.Now) - mostNow
+		r.Now = r.Now[:mostNow]
+	}
+	return r
+}
+
+// nowLines says what is wrong with a device, and who has it until when.
+func (c *lab) nowLines(d *status.Device, b *timeline.Band) (all []nowLine) {
+	if len(d.Why) > 0 {
+		all = append(all, nowLine{Text: c.Say(d.Why[0]), Bad: d.Health != health.OK})
+	}
+	if d.Drained != "" {
+		all = append(all, nowLine{Text: c.Say("drained: " + d.Drained)})
+	}
+	all = append(all, c.uses(d)...)
+	for i := range d.MIG {
+		for _, line := range c.uses(&d.MIG[i]) {
+			line.Text = d.MIG[i].Profile + ", " + line.Text
+			all = append(all, line)
+		}
+	}
+	since := b.FreeSince()
+	if len(all) == 0 && d.State() == string(status.Free) && !since.IsZero() {
+		all = append(all, nowLine{Text: c.Say("free for " + band.Lasting(c.now().Sub(since)))})
+	}
+	return all
+}
+
+// now is the moment of the report, where the reader is.
+func (c *scene) now() time.Time { return c.Report.Now.In(c.Zone) }
+
+// uses are the leases on a device or a slice, and the processes without one.
+func (c *lab) uses(d *status.Device) (all []nowLine) {
+	for i := range d.Leases {
+		l := &d.Leases[i]
+		line := nowLine{User: l.User, Job: l.Command, Text: c.Say(c.until(l)), Shape: template.HTMLAttr(c.Paint(l.User))} //nolint:gosec // a class of ours
+		if l.Over() {
+			line.Text, line.Bad = c.Say(l.ShareText()), true
+		}
+		if l.Ended {
+			line.Text, line.Bad = c.Say("its command has ended"), l.KeptUntil == nil
+		}
+		all = append(all, line)
+	}
+	for _, p := range d.Processes {
+		if p.Foreign && !p.Display {
+			all = append(all, c.outsider(p))
+		}
+	}
+	return all
+}
+
+// outsider is a process without a lease.
+func (c *lab) outsider(p status.Process) nowLine {
+	line := nowLine{User: p.Owner(), Job: p.Command, Text: c.Say("without a lease"), Bad: true}
+	if name := p.Nameless(); name != "" {
+		line.Job = c.Say(name)
+	}
+	if p.PID == 0 {
+		line.User, line.Job = c.Say("another PID namespace"), fmt.Sprintf("%s %d", c.Say("process"), p.Outside)
+	}
+	if p.Memory != nil {
+		line.Text = p.Memory.String() + " " + line.Text
+	}
+	return line
+}
+
+// until is when a lease is over, else since when it lives.
+func (c *scene) until(l *status.Lease) string {
+	if at, estimated, known := l.EndsAt(c.now()); known {
+		return prose.EndTime(at, c.now(), estimated)
+	}
+	if l.Since != nil {
+		return "since " + prose.ClockTime(*l.Since, c.now())
+	}
+	return ""
+}
+
+// detail is the device whose details are shown; nil none.
+func (c *screen) detail() *detailView {
+	for i := range c.Rows {
+		if r := &c.Rows[i]; r.Chosen {
+			v := &detailView{gpuRow: r, screen: c}
+			for k := range r.Strip.Spans {
+				v.Spans = append([]spanView{{r.Strip.Spans[k], c.Painter}}, v.Spans...) // the last first
+			}
+			v.Spans = v.Spans[:min(len(v.Spans), 30)]
+			return v
+		}
+	}
+	return nil
+}
+
+// detailView is what the pane beside the bands shows.
+type detailView struct {
+	*gpuRow
+	*screen
+	Spans []spanView
+}
+
+// Close is the address without the details.
+func (v *detailView) Close() string { return v.address(v.days, "") }
+
+// Curve is a small curve of the last day: temperature or power.
+func (v *detailView) Curve(of string) template.HTML {
+	read := func(m trend.Mean) *float64 { return m.Temperature }
+	top := 100.0
+	if of == "power" {
+		read = func(m trend.Mean) *float64 { return m.Power }
+		top = 0
+		if v.PowerLimit != nil {
+			top = *v.PowerLimit
+		}
+	}
+	minutes := v.site.seen().Minutes
+	values := make([]*float64, columns)
+	to := v.now().Truncate(time.Minute).Add(time.Minute)
+	step := 24 * time.Hour / columns
+	for _, m := range minutes {
+		if at := int(m.At.Sub(to.Add(-24*time.Hour)) / step); at >= 0 && at < columns && !m.At.Before(to.Add(-24*time.Hour)) {
+			if x := read(m.Devices[v.UUID]); x != nil {
+				values[at] = x
+			}
+		}
+	}
+	if top == 0 {
+		for _, x := range values {
+			if x != nil {
+				top = max(top, *x)
+			}
+		}
+	}
+	return band.Spark(values, top)
+}
+
+// spanView is a line of the list of leases of a device.
+type spanView struct {
+	timeline.Span
+	p *band.Painter
+}
+
+// Lines are what the band says of it, in parts.
+func (v spanView) Lines() []string { return strings.Split(v.p.About(&v.Span), "\n") }
+
+// Shape is the colour of its user.
+func (v spanView) Shape() template.HTMLAttr { return template.HTMLAttr(v.p.Paint(v.User)) } //nolint:gosec // a class of ours

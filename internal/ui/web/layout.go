@@ -1,0 +1,121 @@
+package web
+
+import (
+	"cmp"
+	"fmt"
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/app/observe"
+	"gpuard/internal/core/timeline"
+	"gpuard/internal/core/trend"
+)
+
+// layout is what the bands and the history of one period show. It stays the same until a minute is over or a lease begins or
+// ends, so that a page that is kept current costs little.
+type layout struct {
+	key     string
+	picture timeline.Picture
+	ranks   map[string]int // of users, by what they had in a month, so that a colour stays
+	users   []trend.Use
+	tables  []useTable
+	drains  bool                       // the user who serves may take devices out of use
+	bands   map[string][]template.HTML // by language
+}
+
+// layoutOf is that of a screen.
+func (l *live) layoutOf(c *scene, seen *observe.Seen) *layout {
+	said := c.answers["history"]
+	history, _ := said.answer.(trend.UseReport)
+	key := layoutKey(c, seen, said.at)
+	l.mu.Lock()
+	have := l.laid[c.days]
+	l.mu.Unlock()
+	if have != nil && have.key == key {
+		return have
+	}
+	made := lay(c, seen, trend.Merge(history.Leases, seen.Over))
+	made.key = key
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.laid == nil {
+		l.laid = map[int]*layout{}
+	}
+	l.laid[c.days] = made
+	return made
+}
+
+// layoutKey changes with what a layout shows.
+func layoutKey(c *scene, seen *observe.Seen, history time.Time) string {
+	var w strings.Builder
+	fmt.Fprintln(&w, c.rightEnd(), history.UnixNano(), len(seen.Minutes), ended(seen.Minutes), len(seen.Over))
+	for i := range seen.Uses {
+		fmt.Fprintln(&w, seen.Uses[i].Lease, seen.Uses[i].Since.UnixNano())
+	}
+	for i := range c.Report.Devices {
+		fmt.Fprintln(&w, c.Report.Devices[i].UUID)
+	}
+	return w.String()
+}
+
+// rightEnd is the end of the minute of the report: the right end of the bands.
+func (c *scene) rightEnd() time.Time {
+	return cmp.Or(c.Report.Now, c.Report.Taken).Truncate(time.Minute).Add(time.Minute)
+}
+
+func lay(c *scene, seen *observe.Seen, past []trend.Ended) *layout {
+	to := c.rightEnd()
+	made := &layout{ranks: map[string]int{}, bands: map[string][]template.HTML{}, drains: c.site.can("drain")}
+	made.picture = timeline.Of(timeline.View{Report: &c.Report, Leases: past, Open: seen.Uses, Minutes: seen.Minutes, To: to, Span: time.Duration(c.days) * 24 * time.Hour, Columns: columns})
+	all := slices.Concat(past, seen.Uses)
+	for i, u := range trend.Sum(timeline.Within(all, to.Add(-30*24*time.Hour), to), "user", time.Local) {
+		made.ranks[u.Name] = i
+	}
+	used := timeline.Within(all, made.picture.From, made.picture.To)
+	made.users = slices.DeleteFunc(trend.Sum(used, "user", time.Local), func(u trend.Use) bool { return u.Granted <= 0 })
+	made.tables = tablesOf(used, &c.Report)
+	return made
+}
+
+// holder is a user in the legend.
+type holder struct {
+	trend.Use
+	Part  float64 // of all hours granted in the period
+	Shape template.HTMLAttr
+}
+
+// Holders are the users of the period, who had most first.
+func (c *scene) Holders() (all []holder) {
+	sum := 0.0
+	for _, u := range c.laid.users {
+		sum += u.Granted
+	}
+	for _, u := range c.laid.users {
+		all = append(all, holder{u, u.Granted / sum, c.Shape(u.Name)})
+	}
+	return all
+}
+
+// Tables are the use in the period by user, command and GPU.
+func (c *scene) Tables() []useTable { return c.laid.tables }
+
+// drawn are the bands, in the order of the devices.
+func (c *lab) drawn() []template.HTML {
+	l := &c.site.live
+	l.mu.Lock()
+	have := c.laid.bands[c.language]
+	l.mu.Unlock()
+	if have != nil {
+		return have
+	}
+	for i := range c.Rows {
+		r := &c.Rows[i]
+		have = append(have, c.Painter.Band(r.Strip, r.Title+", "+c.Say(periodName(c.days))))
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.laid.bands[c.language] = have
+	return have
+}

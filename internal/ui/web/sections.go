@@ -1,0 +1,121 @@
+package web
+
+import (
+	"html/template"
+	"slices"
+	"strings"
+	"time"
+
+	"gpuard/internal/core/check"
+	"gpuard/internal/core/status"
+	"gpuard/internal/core/trend"
+)
+
+// Lang is the language of the page.
+func (c *scene) Lang() string { return c.language }
+
+// Period is what the bands and the history are of.
+func (c *scene) Period() string { return c.Say(periodName(c.days)) }
+
+// choice is a period that can be chosen.
+type choice struct {
+	Label, Href string
+	Current     bool
+}
+
+// Periods are all of them.
+func (c *scene) Periods() (all []choice) {
+	names := map[int]string{1: "24 h", 7: "7 days", 30: "30 days"}
+	for _, days := range periods() {
+		all = append(all, choice{c.Say(names[days]), c.address(days, c.gpu), days == c.days})
+	}
+	return all
+}
+
+// Shape is how a user is drawn.
+func (c *scene) Shape(user string) template.HTMLAttr {
+	return template.HTMLAttr(c.Paint(user)) //nolint:gosec // a class of ours
+}
+
+// MayEvict reports whether the page can end a process.
+func (c *scene) MayEvict(p status.Process) bool { return c.mayEnd(p.User) }
+
+// MayDrain reports whether the page can take devices out of use.
+func (c *scene) MayDrain() bool { return c.site.Token != "" && c.laid.drains }
+
+// useTable is the use by one property, on the page.
+type useTable struct {
+	By    string
+	Title string
+	Use   []trend.Use
+	Most  float64 // hours of the largest
+	More  int     // rows that are left out
+}
+
+// mostUse is how many rows a table of the history has.
+const mostUse = 10
+
+// tablesOf are the use by user, command and GPU.
+func tablesOf(used []trend.Ended, s *status.Report) (all []useTable) {
+	for _, by := range []string{"user", "command", "gpu"} {
+		table := useTable{By: by, Title: strings.Replace("by "+by, "gpu", "GPU", 1), Use: slices.DeleteFunc(trend.Sum(used, by, time.Local), func(u trend.Use) bool { return u.Granted <= 0 })}
+		if len(table.Use) == 0 {
+			continue
+		}
+		table.Most = table.Use[0].Granted
+		if by == "gpu" {
+			table.Use = slices.Clone(table.Use)
+			slices.SortStableFunc(table.Use, func(a, b trend.Use) int { return placeOf(s, a.Name) - placeOf(s, b.Name) })
+		} else if more := len(table.Use) - mostUse; more > 0 {
+			table.Use, table.More = table.Use[:mostUse], more
+		}
+		all = append(all, table)
+	}
+	return all
+}
+
+// placeOf is where a device stands in the report, by its name in the history: "GPU 5 (UUID)".
+func placeOf(s *status.Report, name string) int {
+	i := slices.IndexFunc(s.Devices, func(d status.Device) bool { return strings.HasSuffix(name, "("+string(d.UUID)+")") })
+	if i < 0 {
+		return len(s.Devices)
+	}
+	return i
+}
+
+// finding is one of doctor's, with the time since when this process has seen it.
+type finding struct {
+	check.Finding
+	Since time.Time
+}
+
+// Findings are those that ask for something, the gravest first.
+func (v view) Findings() (all []finding) {
+	a, ok := v.Answer.(interface{ Grave() []check.Finding })
+	if !ok {
+		return nil
+	}
+	list := a.Grave()
+	seen := v.site.live.seenSince(list, v.site.live.pages.clock()())
+	for i, f := range list {
+		all = append(all, finding{f, seen[i]})
+	}
+	return all
+}
+
+// seenSince is when each finding was seen first; one that is gone is forgotten.
+func (l *live) seenSince(list []check.Finding, now time.Time) (out []time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := map[string]time.Time{}
+	for _, f := range list {
+		first, known := l.found[f.Code]
+		if !known {
+			first = now
+		}
+		found[f.Code] = first
+		out = append(out, first)
+	}
+	l.found = found
+	return out
+}
