@@ -19,8 +19,9 @@ all: build test
 build: ## the programs, in bin/
 	$(GO) build -trimpath -o bin/ ./cmd/gpuard ./cmd/gpuard-view
 
-pages: ## pictures of the page of gpuard serve in a browser, in dist/pages
+pages: ## pictures of the page of gpuard serve in a browser, in dist/pages, and what is tried there by keyboard and judged by rules
 	mkdir -p dist/pages
+	GPUARD_GATES=chromium GPUARD_PICTURES=$(CURDIR)/dist/pages $(GO) test -tags browser -count 1 -run 'TestPictures|TestKeyboard|TestUpdates|TestTouch|TestRendering|TestAccessible' ./internal/ui/web
 	GPUARD_GATES=chromium GPUARD_PICTURES=$(CURDIR)/dist/pages $(GO) test -tags browser -count 1 -run TestServeBrowser ./cmd/gpuard
 
 test: ## what a fresh machine runs

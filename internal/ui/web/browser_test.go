@@ -1,0 +1,97 @@
+//go:build browser
+
+// The library of the browser would make every other test slower: make pages runs this.
+
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"gpuard/internal/gate"
+)
+
+// open starts a Chromium, whose language is that.
+func open(t *testing.T, language string) context.Context {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()), chromedp.Flag("lang", language), chromedp.Flag("accept-lang", language),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true))
+	ctx, end := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(end)
+	ctx, end = chromedp.NewContext(ctx)
+	t.Cleanup(end)
+	return ctx
+}
+
+// dress makes the browser wish for the dark, or for the light.
+func dress(dark bool) chromedp.Action[chromedp.Void] {
+	value := map[bool]string{true: "dark", false: "light"}[dark]
+	set := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}, {Name: "prefers-reduced-motion", Value: "reduce"}}}
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, set)
+		return err
+	})
+}
+
+// TestPictures: five situations at three widths, light and dark, in both languages; GPUARD_PICTURES keeps them.
+func TestPictures(t *testing.T) {
+	gate.Need(t, "chromium")
+	dir := os.Getenv("GPUARD_PICTURES")
+	for _, language := range []string{"en", "zh-CN"} {
+		ctx := open(t, language)
+		for name, make := range situations() {
+			s := make(t)
+			server := httptest.NewServer(s.site(t, "0123456789abcdef0123").Handler())
+			t.Cleanup(server.Close)
+			for _, width := range []int64{1280, 1920, 360} {
+				for _, dark := range []bool{false, true} {
+					height := int64(900)
+					if width == 360 {
+						height = 740
+					}
+					if err := chromedp.Do(ctx, dress(dark), chromedp.EmulateViewport(width, height), chromedp.Navigate(server.URL)); err != nil {
+						t.Fatal(err)
+					}
+					wide, err := chromedp.Run(ctx, chromedp.Evaluate[float64](`document.documentElement.scrollWidth`))
+					if err != nil || wide > float64(width) {
+						t.Errorf("%s at %d px, %s: scrolls sideways to %v px: %v", name, width, language, wide, err)
+					}
+					if dir == "" {
+						continue
+					}
+					dress := fmt.Sprintf("%d-%s-%s", width, map[bool]string{true: "dark", false: "light"}[dark], language[:2])
+					keep(ctx, t, filepath.Join(dir, name+"-"+dress+".png"))
+					if name != "trouble" && name != "day" || language != "en" || width == 1920 {
+						continue
+					}
+					for choice, path := range map[string]string{"details": "/?gpu=" + string(s.machine.Devices[1].UUID), "week": "/?days=7", "month": "/?days=30"} {
+						if err := chromedp.Do(ctx, chromedp.Navigate(server.URL+path)); err != nil {
+							t.Fatal(err)
+						}
+						keep(ctx, t, filepath.Join(dir, name+"-"+choice+"-"+dress+".png"))
+					}
+				}
+			}
+		}
+	}
+}
+
+// keep writes how the page looks.
+func keep(ctx context.Context, t *testing.T, path string) {
+	t.Helper()
+	image, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err == nil {
+		err = os.WriteFile(path, image, 0o644)
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
