@@ -46,11 +46,10 @@ func curvesOverTime() []panel {
 	}
 }
 
-// metric is the name of one of ours, and the begin of its labels where it has some.
-var metric = regexp.MustCompile(`gpuard_\w+\{?`)
-
 // ofMachine limits an expression to the machines that are chosen.
 func ofMachine(expr string) string {
+	// the name of one of ours, and the begin of its labels where it has some
+	metric := regexp.MustCompile(`gpuard_\w+\{?`)
 	const chosen = `{instance=~"$machine"`
 	return metric.ReplaceAllStringFunc(expr, func(name string) string {
 		if bare, labelled := strings.CutSuffix(name, "{"); labelled {

@@ -58,9 +58,8 @@ func capabilityNodes(root string) (nodes []isolate.Node) {
 // capabilities are the parts by the minor number of their file.
 type capabilities map[int]isolate.Node
 
-var partFile = regexp.MustCompile(`/gpu(\d+)/mig/gi(\d+)(?:/ci(\d+))?/access$`)
-
 func (c capabilities) read(folder string) {
+	partFile := regexp.MustCompile(`/gpu(\d+)/mig/gi(\d+)(?:/ci(\d+))?/access$`)
 	for _, pattern := range []string{"gpu*/mig/gi*/access", "gpu*/mig/gi*/ci*/access"} {
 		files, _ := filepath.Glob(filepath.Join(folder, pattern))
 		for _, path := range files {
