@@ -117,6 +117,7 @@ func programRules() []Rule {
 func settingRules() []Rule {
 	return []Rule{
 		{Code: "count-beside-device-ids", Look: lookCountBesideIDs},
+		{Code: "unit-hides-devices", Look: lookHiddenDevices},
 		{Code: "capabilities-missing", Look: lookNoCapabilities},
 		{Code: "gpu-request-misplaced", Look: lookMisplacedRequest},
 		{Code: "device-ids-not-strings", Look: lookIDsNotStrings},

@@ -111,7 +111,7 @@ func (r *reader) key(key string, v text) {
 		r.environment(key, v)
 	case strings.HasPrefix(key, "Exec") && !strings.HasPrefix(key, "ExecSearchPath"):
 		r.commands(key, v)
-	case strings.HasPrefix(key, "Device"), key == "AddDevice", key == "PodmanArgs", key == "GlobalArgs", key == "Image", key == "EnvironmentFile",
+	case strings.HasPrefix(key, "Device"), key == "PrivateDevices", key == "AddDevice", key == "PodmanArgs", key == "GlobalArgs", key == "Image", key == "EnvironmentFile",
 		key == "PassEnvironment", key == "UnsetEnvironment", key == "EnvironmentHost":
 		r.setting(key, v)
 	}
