@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"gpuard/internal/core/trend"
 	core "gpuard/internal/core/verify"
@@ -123,6 +124,23 @@ func TestFirstMinuteLater(t *testing.T) {
 	same(t, "it heard", heard, "")
 }
 
+// TestFirstMinuteAfterWaiting: the time that a job has waited in line is no time in which it could have been on a device.
+func TestFirstMinuteAfterWaiting(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, a100s(1)...)
+	_, before := r.leased(0, "exec sleep 600")
+	b := r.startBeginner("", "exec sleep 600")
+	eventually(t, "it waits", func() bool { return r.waiting() == 1 })
+	time.Sleep(6 * time.Second) // a minute, for that program
+	_ = syscall.Kill(-before, syscall.SIGKILL)
+	b.awaitVerdict(core.TooEarly)
+	report, _ := r.status()
+	lease := report.Devices[0].Leases[0]
+	if held := time.Since(*lease.Since); held < 4*time.Second {
+		t.Errorf("it was judged %s after it got its device", held)
+	}
+}
+
 // TestFirstMinuteRule: where a rule says so, what a job has on a device outside its lease is ended, and nothing else.
 func TestFirstMinuteRule(t *testing.T) {
 	t.Parallel()
@@ -136,7 +154,7 @@ func TestFirstMinuteRule(t *testing.T) {
 	eventually(t, "it is ended", func() bool { return strings.Contains(b.heard.String(), "it ended with ") })
 	b.awaitVerdict(core.Proven)
 	heard, line := b.end()
-	contains(t, heard, "WARNING: outside the lease: fakegpu-job", "told fakegpu-job to end", `rule "lab"`, "it ended with 143")
+	contains(t, heard, "WARNING: outside the lease: fakegpu-job", "told process ", " to end, which is on a device outside lease ", `rule "lab"`, "it ended with 143")
 	same(t, "in the history", line.Seen, "outside-lease")
 	same(t, "what belongs to nobody's lease lives", syscall.Kill(other, 0), nil)
 }

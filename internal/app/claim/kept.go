@@ -113,6 +113,7 @@ func (c *claimer) takeOverKept(ctx context.Context) (*Decision, error) {
 				continue
 			}
 			l.PID, l.Start, l.Command, l.Ended, l.HeldBy, l.Kept = q.subject.PID, q.subject.Start, q.subject.Command, false, nil, kept
+			l.Seen, l.SeenText = "", ""
 			return &l, true
 		}
 		return other, false

@@ -168,7 +168,7 @@ func (m *measurer) update() bool {
 // add begins to measure a lease. Where its process has ended already, what is known to belong to it is measured.
 func (m *measurer) add(l job.Lease) {
 	w := &measuring{measurer: m, lease: l, level: l.Quota, said: l.Quota, began: time.Now(), cases: map[gpu.UUID]quota.Case{}, members: map[int]uint64{l.PID: l.Start},
-		toldToEnd: map[int]uint64{}, limits: quota.Limits{Share: l.Share, Grace: cmp.Or(m.host.Times.Grace, measuredGrace)}, uid: uint32(os.Geteuid())}
+		where: whereabouts{told: map[string]bool{}, toldToEnd: map[sighted]bool{}}, limits: quota.Limits{Share: l.Share, Grace: cmp.Or(m.host.Times.Grace, measuredGrace)}, uid: uint32(os.Geteuid())}
 	if l.Quota == job.NoQuota { // it could not be measured, and may be by now
 		w.level = job.Watch
 	}
@@ -176,8 +176,8 @@ func (m *measurer) add(l job.Lease) {
 		w.members[pid] = start
 	}
 	if l.Seen != "" {
-		w.verdict = verify.Verdict(l.Seen)
-		w.toldVerdicts = []verify.Verdict{w.verdict}
+		w.where.verdict = verify.Verdict(l.Seen)
+		w.where.told[l.Seen] = true
 	}
 	if uid, ok := m.host.Proc.Owner(l.PID); ok {
 		w.uid = uid

@@ -2,6 +2,7 @@ package measure
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -17,20 +18,39 @@ import (
 )
 
 // firstGlance is how old a job is when it is first judged where it works. The second look, at 2.5 times that, is in its first minute
-// too, and by then a job is on all of its devices, or still loads its data.
+// too, and by then a job is on its devices, or still loads its data.
 const firstGlance = 20 * time.Second
 
 // mostInspected is how many processes of a job are looked into for why it is on no device.
 const mostInspected = 16
 
+// whereabouts is what is known of where the job of a lease works.
+type whereabouts struct {
+	verdict   verify.Verdict   // "" none yet
+	place     string           // that it is about: processes and devices
+	told      map[string]bool  // verdicts, with devices, that were said on the command's standard error
+	first     time.Time        // when it was seen on a device first; zero: not yet
+	inspectAt time.Duration    // age at which it is looked into again, while it was on no device
+	outside   map[sighted]int  // readings in a row that saw this outside of the lease
+	toldToEnd map[sighted]bool // by a rule
+}
+
+// sighted is one process on a device.
+type sighted struct {
+	pid   int
+	start uint64
+	gpu   gpu.UUID
+}
+
 // glance judges where the job of a lease works, by the reading that was made for its use anyway, and says it where that is worth a
-// line: on the command's standard error once for each verdict, and in the lease.
+// line: on the command's standard error once for each device, and in the lease.
 func (w *measuring) glance(r *reading) {
-	if w.lease.Apart || w.lease.Share > 0 && w.level == job.MPS || r.err != nil {
+	if w.lease.Apart || w.lease.Share > 0 && w.level == job.MPS || r.err != nil || !w.host.Proc.Alive(w.lease.PID, w.lease.Start) {
 		return // a process that gpuard did not start has chosen before; MPS lists its server
 	}
 	first := cmp.Or(w.host.Times.Glance, firstGlance)
 	age, err := w.host.Proc.Age(w.lease.PID)
+	age = min(age, time.Since(w.lease.Since)) // the process may have waited in line
 	if err != nil || age < first {
 		return
 	}
@@ -40,46 +60,64 @@ func (w *measuring) glance(r *reading) {
 		}
 	}
 
-	g := verify.Glimpse{Second: age >= first*5/2, Facts: verify.Facts{
-		PID: w.lease.PID, Command: prose.ProgramName(w.host.Proc.Describe(w.lease.PID).Command), Machine: r.machine, Age: age,
-		Lease: w.lease.ID, Leased: w.lease.Devices, Sightings: w.sightings(r), Holders: w.holders(),
-	}}
-	if len(g.Sightings) == 0 {
-		if !g.Second || age < w.inspectAt {
-			return // nothing new can be said until it is on a device
+	seen, places := w.sightings(r)
+	if len(seen) > 0 && w.where.first.IsZero() {
+		w.where.first = time.Now()
+	}
+	g := verify.Glimpse{
+		Second: age >= first*5/2, Settled: !w.where.first.IsZero() && time.Since(w.where.first) >= first*3/2,
+		Facts: verify.Facts{
+			PID: w.lease.PID, Command: prose.ProgramName(w.host.Proc.Describe(w.lease.PID).Command), Machine: r.machine, Age: age,
+			Lease: w.lease.ID, Leased: w.lease.Devices, Sightings: seen, Holders: w.holders(),
+		},
+	}
+	if len(seen) == 0 {
+		if !w.where.first.IsZero() || !g.Second || age < w.where.inspectAt {
+			return // it was on a device, and computes elsewhere now; or nothing new can be said
 		}
-		w.inspectAt = 2 * age
+		w.where.inspectAt = 2 * age
 		w.inspect(&g)
 	}
 	found := g.Judge()
+	outside := g.Outside()
+	w.countOutside(outside, places)
 	if found.Verdict == verify.OutsideLease {
-		w.endOutside(r, g.Outside())
+		w.endOutside(r, places)
 	}
-	w.tellSeen(found)
+	w.tellSeen(found, outside)
 }
 
-// tellSeen notes a verdict where it is another one than before.
-func (w *measuring) tellSeen(found verify.Finding) {
-	if found.Verdict == w.verdict {
+// tellSeen notes a verdict where it is another one than before, or about another place.
+func (w *measuring) tellSeen(found verify.Finding, outside []verify.Sighting) {
+	place, devices := "", string(found.Verdict)
+	for _, s := range outside {
+		place += fmt.Sprint(" ", s.PID, " ", s.GPU)
+		devices += " " + string(s.GPU)
+	}
+	if found.Verdict == w.where.verdict && place == w.where.place {
 		return
 	}
-	w.verdict = found.Verdict
+	w.where.verdict, w.where.place = found.Verdict, place
+	u := w.used[w.lease.ID]
+	if found.Verdict == verify.Proven && u.Seen != string(verify.OutsideLease) {
+		u.Seen = "" // it took its time
+	}
 	isTrouble := found.Verdict.Bad() || found.Verdict == verify.Partly
-	if isTrouble && !slices.Contains(w.toldVerdicts, found.Verdict) {
-		w.toldVerdicts = append(w.toldVerdicts, found.Verdict)
-		u := w.used[w.lease.ID]
-		if found.Verdict.Bad() || u.Seen == "" {
-			u.Seen = string(found.Verdict)
-			w.used[w.lease.ID] = u
-			w.sampleDue = time.Time{} // it is noted at once: the job may end
-		}
+	if isTrouble && (found.Verdict.Bad() || u.Seen == "") {
+		u.Seen = string(found.Verdict)
+		w.sampleDue = time.Time{} // it is noted at once: the job may end
+	}
+	w.used[w.lease.ID] = u
+	if isTrouble && !w.where.told[devices] {
+		w.where.told[devices] = true
 		w.warn("WARNING: "+found.Line()+"; "+found.Remedy, nil)
 	}
 	_ = w.folder.NoteSeen(w.lease.ID, string(found.Verdict), found.Text)
 }
 
-// sightings are the job's processes on devices, in its lease and outside of it. What draws is on the device of the screen.
-func (w *measuring) sightings(r *reading) (all []verify.Sighting) {
+// sightings are the job's processes on devices, in its lease and outside of it, and which processes they are. What draws is on the
+// device of the screen, and what has a lease of its own is there by that.
+func (w *measuring) sightings(r *reading) (all []verify.Sighting, places []sighted) {
 	for _, p := range r.machine.Processes {
 		of, alive := r.leases[p.PID]
 		if !alive || p.Kind == gpu.GraphicsProcess {
@@ -90,11 +128,53 @@ func (w *measuring) sightings(r *reading) (all []verify.Sighting) {
 			of = w.lease.ID
 		}
 		_, own := r.kin.part(of, w.lease.ID)
-		if own {
-			all = append(all, verify.Sighting{PID: p.PID, Command: prose.ProgramName(p.Command), GPU: p.GPU, Peak: p.Memory, Kind: p.Kind})
+		if !own || w.hasOtherLease(r, p) {
+			continue
+		}
+		all = append(all, verify.Sighting{PID: p.PID, Command: prose.ProgramName(p.Command), GPU: p.GPU, Peak: p.Memory, Kind: p.Kind})
+		places = append(places, sighted{p.PID, p.Start, p.GPU})
+	}
+	return all, places
+}
+
+// hasOtherLease reports whether a process is on a device by a lease that is not known to belong to the job's: of another user, as
+// under sudo, or of another PID namespace.
+func (w *measuring) hasOtherLease(r *reading, p gpu.Process) bool {
+	said := r.kin.says(p.PID)
+	for _, l := range w.held {
+		_, known := r.kin.parent[l.ID]
+		if known || l.ID == w.lease.ID || !slices.Contains(l.Devices, p.GPU) {
+			continue
+		}
+		if l.ID == said || slices.Contains(w.ancestors(p.PID), l.PID) {
+			return true
 		}
 	}
-	return all
+	return false
+}
+
+// ancestors are a process and those above it, as far as the lease's own.
+func (w *measuring) ancestors(pid int) (line []int) {
+	for p := pid; p > 1 && p != w.lease.PID && len(line) < 64; {
+		line = append(line, p)
+		s, err := w.host.Proc.Stat(p)
+		if err != nil {
+			break
+		}
+		p = s.PPID
+	}
+	return line
+}
+
+// countOutside counts in how many readings in a row each process was seen on a device outside of the lease.
+func (w *measuring) countOutside(outside []verify.Sighting, places []sighted) {
+	counted := map[sighted]int{}
+	for _, p := range places {
+		if slices.ContainsFunc(outside, func(s verify.Sighting) bool { return s.PID == p.pid && s.GPU == p.gpu }) {
+			counted[p] = w.where.outside[p] + 1
+		}
+	}
+	w.where.outside = counted
 }
 
 // holders are the users who have devices that are not this lease's.
@@ -110,31 +190,28 @@ func (w *measuring) holders() map[gpu.UUID]string {
 	return all
 }
 
-// inspect adds what the kernel says of a job's processes: their processor time, the libraries they have loaded, the devices they have
-// open, and whether the one that computes most is shown a device at all.
+// inspect adds what the kernel says of a job's processes: their processor time, the libraries they have loaded, and whether any of
+// them is shown a device.
 func (w *measuring) inspect(g *verify.Glimpse) {
-	var busiest int
-	var most time.Duration
 	pids := w.roots()
 	slices.Sort(pids)
 	for _, pid := range pids {
 		s, err := w.host.Proc.Stat(pid)
-		if err != nil {
-			continue
-		}
-		g.CPUTime += s.CPU
-		if s.CPU >= most {
-			busiest, most = pid, s.CPU
+		if err == nil {
+			g.CPUTime += s.CPU
 		}
 	}
+	isShown := len(pids) > mostInspected
 	for _, pid := range pids[:min(len(pids), mostInspected)] {
 		libraries, _ := w.host.Proc.Libraries(pid)
 		g.Libraries = append(g.Libraries, libraries...)
-		nodes, err := w.host.Proc.DevicesHeld(pid)
-		g.Opened = g.Opened || err != nil || len(nodes) > 0
+		hides := w.hidesAll(pid, g.Machine)
+		isShown = isShown || hides == ""
+		g.Hides = hides
 	}
-	g.Opened = g.Opened || len(pids) > mostInspected
-	g.Hides = w.hidesAll(busiest, g.Machine)
+	if isShown {
+		g.Hides = ""
+	}
 }
 
 // hidesAll are the variables by which a process sees no device; "" where it sees one, or that is a guess.
@@ -150,31 +227,28 @@ func (w *measuring) hidesAll(pid int, m gpu.Machine) string {
 	return strings.Join(masks, " ")
 }
 
-// endOutside ends the processes that are on a device outside their lease, where a rule of the machine says so: first they are told
-// to end, and from the next reading on they are.
-func (w *measuring) endOutside(r *reading, seen []verify.Sighting) {
+// endOutside ends the processes that two readings in a row saw on a device outside their lease, where a rule of the machine says so:
+// first they are told to end, and from the next reading on they are.
+func (w *measuring) endOutside(r *reading, places []sighted) {
 	w.host.ForgetConfig()
 	limits, err := w.host.Limits()
 	rule := limits.Outside()
 	if err != nil || rule == nil {
 		return
 	}
-	for _, s := range seen {
-		u := quota.Use{PID: s.PID, Command: s.Command}
-		stat, err := w.host.Proc.Stat(s.PID)
-		if err != nil {
+	for _, p := range places {
+		if w.where.outside[p] < 2 {
 			continue
 		}
-		u.Start = stat.Start
-		force := w.toldToEnd[s.PID] == u.Start
-		n := measured{quota.Names{Lease: w.lease.ID}, r.machine, s.GPU}
+		force := w.where.toldToEnd[p]
+		n, u := measured{quota.Names{Lease: w.lease.ID}, r.machine, p.gpu}, quota.Use{PID: p.pid, Start: p.start}
 		sure := func() bool { return w.isMeasured(n, u) }
-		if !sure() || quotawatch.End(s.PID, force, sure) != nil {
+		if !sure() || quotawatch.End(p.pid, force, sure) != nil {
 			continue
 		}
-		w.toldToEnd[s.PID] = u.Start
+		w.where.toldToEnd[p] = true
 		if !force {
-			w.warn("told "+prose.ProgramName(s.Command)+" to end, which is on a device outside lease "+w.lease.ID+", as "+rule.String()+" says", nil)
+			w.warn(fmt.Sprintf("told process %d to end, which is on a device outside lease %s, as %s says", p.pid, w.lease.ID, rule), nil)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/quota"
-	"gpuard/internal/core/verify"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/quotawatch"
 )
@@ -32,10 +31,7 @@ type measuring struct {
 	blindness int            // measurements in a row that could not be made here
 	through   through
 
-	verdict      verify.Verdict   // on where it works; "" none yet
-	toldVerdicts []verify.Verdict // on the command's standard error
-	inspectAt    time.Duration    // age at which it is looked into again, while it is on no device
-	toldToEnd    map[int]uint64   // processes outside of the lease, with their starts
+	where whereabouts
 }
 
 // roots are the living processes of those that were ever in the lease's tree.

@@ -150,7 +150,8 @@ func (s Step) mayStart() bool {
 	case "transformers", "diffusers":
 		return rest == "pipeline" || strings.HasSuffix(rest, "from_pretrained") && s.mentions("device", "auto")
 	case "vllm", "sglang", "sentence_transformers", "deepspeed":
-		return true
+		last := rest[strings.LastIndexByte(rest, '.')+1:]
+		return root == "deepspeed" || last != "" && strings.ToUpper(last[:1]) == last[:1] // a class, and not one of its helpers
 	}
 	return false
 }

@@ -97,8 +97,8 @@ func lookForeign(f File) []Finding {
 				continue
 			}
 			name, value, way := foreign(s)
-			if way == "" {
-				continue
+			if way == "" || f.Kind == Markdown {
+				continue // a page has the lines of other systems, too
 			}
 			right := "export " + name + "=" + value
 			rest := wordsAfter(s)

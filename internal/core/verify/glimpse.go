@@ -14,9 +14,9 @@ import (
 // Sightings, Age, CPUTime and Libraries.
 type Glimpse struct {
 	Facts
-	Second bool   // look: the job has had time to reach its GPUs
-	Hides  string // variables of one of its processes, as NAME=VALUE, which show that no GPU; "" where all see one
-	Opened bool   // one of its processes has the node of a GPU open
+	Second  bool   // look: the job has had time to reach its GPUs
+	Settled bool   // it was seen on one some time ago
+	Hides   string // variables, as NAME=VALUE, by which none of its processes sees a GPU; "" where one does
 }
 
 // Judge says where the job works. It accuses nobody of working on the CPU who may still load data: that is TooEarly, however
@@ -27,7 +27,7 @@ func (g *Glimpse) Judge() Finding {
 	switch {
 	case len(outside) > 0:
 		return Finding{Verdict: OutsideLease, Text: g.outsideText(outside), Remedy: g.elsewhereRemedy(outside)}
-	case len(g.Sightings) > 0 && len(unused) > 0 && g.Second:
+	case len(g.Sightings) > 0 && len(unused) > 0 && g.Settled:
 		used := slices.DeleteFunc(slices.Clone(g.Leased), func(id gpu.UUID) bool { return slices.Contains(unused, id) })
 		return Finding{
 			Verdict: Partly, Text: fmt.Sprintf("%s uses %s alone: %s of lease %s is not used so far", g.job(), g.devices(used), g.devices(unused), g.Lease),
@@ -51,13 +51,14 @@ func (g *Glimpse) whyOnCPU() string {
 		})
 	}
 	isBusy := g.CPUTime >= g.Age/2
+	hasOther := library("libtensorflow", "_pywrap_tensorflow", "xla_extension", "libonnxruntime", "onnxruntime_pybind11_state", "libllama") || slices.ContainsFunc(g.Libraries, func(file string) bool {
+		return strings.Contains(file, "/jaxlib/") || strings.Contains(file, "/cupy")
+	})
 	switch {
 	case g.Hides != "":
 		return "its environment shows it no GPU (" + g.Hides + ")"
-	case isBusy && library("libtorch_cpu.") && !library("libtorch_cuda", "libc10_cuda", "libtorch_hip", "libc10_hip", "libtorch_xpu", "libc10_xpu", "libtorch_npu"):
+	case isBusy && !hasOther && library("libtorch_cpu.") && !library("libtorch_cuda", "libc10_cuda", "libtorch_hip", "libc10_hip", "libtorch_xpu", "libc10_xpu", "libtorch_npu"):
 		return "its PyTorch is built without support for GPUs"
-	case isBusy && library("libcuda.so") && !g.Opened: // cuInit keeps the nodes open that it could open
-		return "it has loaded the driver's library, which could open no device"
 	}
 	return ""
 }
