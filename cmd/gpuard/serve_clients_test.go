@@ -83,7 +83,7 @@ func TestServeClients(t *testing.T) {
 		least = min(least, got[i].Load())
 	}
 	t.Logf("without a page %.1f %% of a core, with %d %.1f %%; %d KiB; the page that got least got %d bytes", idle, pages, busy, p.memory(), least)
-	if p.memory() > 60<<10 {
+	if p.memory() > 60<<10 && !raced {
 		t.Errorf("it has %d KiB", p.memory())
 	}
 	if least < int64(4_000*seconds/2) {
