@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/core/job"
+	"gpuard/internal/gate"
 	"gpuard/internal/host/isolation"
 )
 
@@ -349,4 +350,68 @@ func TestInheritedDescriptor(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCurrentFolder: a current folder through which files outside could be opened is refused, and so is an open folder of that kind: one of another mount namespace, one that was unmounted, and one that another mount covers.
+func TestCurrentFolder(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "mountns", "isolation")
+	const try = "echo begun; true <>./full && echo opens; true <>/proc/self/fd/3/full && echo opens"
+	for name, before := range map[string]string{
+		"another namespace": "exec 7<>fifo; unshare -m sh -c 'echo >&7; exec sleep 60' & trap \"kill $!\" EXIT; read line <&7; cd /proc/$!/root/dev",
+		"unmounted":         "mkdir dev; mount --bind /dev dev; cd dev; umount -l ../dev",
+		"covered":           "mkdir dev; mount --bind /dev dev; cd dev; mount -t tmpfs none ../dev",
+		"covered above":     "mkdir dev; mount --bind /dev dev; cd dev; mount -t tmpfs none ..",
+		"as it should be":   "mkdir dev; mount --bind /dev dev; cd dev",
+	} {
+		for _, level := range []job.Isolation{job.Namespace, job.Landlock} {
+			t.Run(name+", "+string(level), func(t *testing.T) {
+				self, err := os.Executable()
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, argv, err := isolation.Wall{level, []string{others}}.Command("/bin/sh", []string{"sh", "-c", try})
+				if err != nil {
+					t.Fatal(err)
+				}
+				script := "set -e; mkfifo fifo; " + before + "; \"$@\""
+				cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-c", script, "sh", self}, argv[1:]...)...)
+				cmd.Dir = public(t)
+				out, code := output(t, cmd)
+				refused := name != "as it should be"
+				if strings.Contains(out, "opens") || strings.Contains(out, "begun") == refused || refused && (code != 125 || !strings.Contains(out, `cd "$HOME"`)) {
+					t.Errorf("exit code %d, says %s", code, out)
+				}
+				cmd = exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-c", strings.Replace(script, "; \"$@\"", "; exec 3<.; cd /dev; \"$@\"", 1), "sh", self}, argv[1:]...)...)
+				cmd.Dir = public(t)
+				out, code = output(t, cmd)
+				refused = refused || level == job.Namespace
+				if strings.Contains(out, "opens") || strings.Contains(out, "begun") == refused || refused && (code != 125 || !strings.Contains(out, "3>&-")) {
+					t.Errorf("as descriptor: exit code %d, says %s", code, out)
+				}
+			})
+		}
+	}
+}
+
+// TestChroot: in a plain folder as root, whose mount is not listed, Landlock is possible.
+func TestChroot(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "mountns", "isolation")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, argv, err := isolation.Wall{job.Landlock, []string{others}}.Command("/bin/sh", []string{"sh", "-c", "true <>/dev/full || echo closed; true <>/dev/null && echo begun"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const script = `mkdir r; for d in bin lib lib64 usr dev proc; do test -d /$d || continue; mkdir r/$d; mount --bind /$d r/$d; done; mkdir r/self; mount --bind "${1%/*}" r/self
+test="/self/${1##*/}"; shift; exec chroot r "$test" "$@"`
+	cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-ec", script, "sh", self}, argv[1:]...)...)
+	cmd.Dir = public(t)
+	out, code := output(t, cmd)
+	if !strings.HasSuffix(out, "closed\nbegun\n") || code != 0 {
+		t.Errorf("exit code %d, says %s", code, out)
+	}
 }

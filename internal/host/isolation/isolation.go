@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,6 +114,9 @@ func become(w Wall, p program) error {
 		return err
 	}
 	err = refuseDescriptors(hidden, w.Level == job.Namespace)
+	if err == nil {
+		err = refuseCurrentFolder()
+	}
 	if err != nil {
 		return err
 	}
@@ -171,39 +173,4 @@ func Failed(args []string) error {
 		return &ProgramError{args[2], reason}
 	}
 	return failure(args[2], fmt.Errorf("cannot %s: %w", what, reason))
-}
-
-// refuseDescriptors refuses what was inherited and leads past the wall: an open device, and, where paths change their meaning, an
-// open folder of outside.
-func refuseDescriptors(hidden []string, folders bool) error {
-	numbers := map[uint64]string{}
-	for _, path := range hidden {
-		var stat unix.Stat_t
-		if unix.Lstat(path, &stat) == nil {
-			numbers[stat.Rdev] = path
-		}
-	}
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return fmt.Errorf("cannot list the open files of this process: %w", err)
-	}
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0) //nolint:gosec // not negative
-		var stat unix.Stat_t
-		if err != nil || flags&unix.FD_CLOEXEC != 0 || unix.Fstat(fd, &stat) != nil {
-			continue
-		}
-		target, _ := os.Readlink(filepath.Join("/proc/self/fd", e.Name()))
-		switch kind := stat.Mode & unix.S_IFMT; {
-		case kind == unix.S_IFCHR && numbers[stat.Rdev] != "":
-			return fmt.Errorf("descriptor %d, which it would inherit, is open on %s: close it first: %[1]d>&-", fd, numbers[stat.Rdev])
-		case kind == unix.S_IFDIR && folders:
-			return fmt.Errorf("descriptor %d, which it would inherit, is the folder %s, through which files outside can be opened: close it first: %[1]d>&-", fd, target)
-		}
-	}
-	return nil
 }

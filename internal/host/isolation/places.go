@@ -64,6 +64,7 @@ func nodesBelow(dir string, numbers map[uint64]bool) (found []string) {
 
 // mounted is a line of /proc/PID/mountinfo (proc_pid_mountinfo(5)).
 type mounted struct {
+	id          string
 	device      string // number of the file system
 	root, point string // folder of that file system, and where it is
 }
@@ -73,7 +74,7 @@ func readMounts(text string) (all []mounted) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		if len(f) > 5 {
-			all = append(all, mounted{f[2], escapes.Replace(f[3]), escapes.Replace(f[4])})
+			all = append(all, mounted{f[0], f[2], escapes.Replace(f[3]), escapes.Replace(f[4])})
 		}
 	}
 	return all
