@@ -117,6 +117,30 @@ func TestWallOfRun(t *testing.T) {
 	same(t, "leases", len(w.leased()), 0)
 }
 
+// TestWallWithoutDevice: a job without a device, because it asked for none or fell back to that, opens no GPU of another vendor either.
+func TestWallWithoutDevice(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	kfd, render := filepath.Join(w.root, "dev", "kfd"), filepath.Join(w.root, "dev", "dri", "renderD128")
+	err := os.Mkdir(filepath.Dir(render), 0o755) //nolint:gosec // for every user
+	for _, path := range []string{kfd, render} {
+		if err == nil {
+			err = unix.Mknod(path, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 7))) // as /dev/full, which can be opened
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin(t, w.cmd("run", "--gpus", "4", "--", "sh", "-c", "echo on; exec sleep 60"))
+	script := "true <>" + kfd + " && echo opens; true <>" + render + " && echo opens; echo done"
+	for _, level := range []string{"namespace", "landlock"} {
+		for _, flags := range []string{"--cpu", "--fallback cpu", "--cpu --timeout 1h"} {
+			got := run(t, w.cmd(append(append([]string{"run", "-q", "--require-isolation", level}, strings.Fields(flags)...), "--", "bash", "-c", script)...))
+			same(t, level+" "+flags+": "+got.err, []any{got.code, got.out}, []any{0, "done\n"})
+		}
+	}
+}
+
 // leased are the leases of the machine, when what has ended is cleaned up.
 func (w *walled) leased() (all []job.Isolation) {
 	w.t.Helper()

@@ -65,7 +65,8 @@ func machine() (gpu.Machine, []Node) {
 		{Path: "gi1", Kind: Capability, Number: 1, GPUInstance: 1, ComputeInstance: -1}, {Path: "gi1ci0", Kind: Capability, Number: 1, GPUInstance: 1},
 		{Path: "gi1ci1", Kind: Capability, Number: 1, GPUInstance: 1, ComputeInstance: 1}, {Path: "gi2", Kind: Capability, Number: 1, GPUInstance: 2, ComputeInstance: -1},
 		{Path: "gi2ci0", Kind: Capability, Number: 1, GPUInstance: 2},
-		{Path: "render a", Kind: Graphics, PCI: "0000:01:00.0"}, {Path: "render c", Kind: Graphics, PCI: "0000:03:00.0"}, {Path: "render amd", Kind: Graphics, PCI: "0000:05:00.0"},
+		{Path: "card a", Kind: Graphics, PCI: "0000:01:00.0"}, {Path: "render a", Kind: Render, PCI: "0000:01:00.0"}, {Path: "render c", Kind: Render, PCI: "0000:03:00.0"}, {Path: "render amd", Kind: Render, PCI: "0000:05:00.0"},
+		{Path: "unread card", Kind: Graphics, PCI: "0000:06:00.0"}, {Path: "unread render", Kind: Render, PCI: "0000:06:00.0"}, {Path: "unknown", Kind: Graphics}, {Path: "kfd", Kind: AMDCompute},
 		{Path: "screen", Kind: Graphics, PCI: "0000:00:02.0"}}
 	return m, nodes
 }
@@ -83,13 +84,13 @@ func TestClose(t *testing.T) {
 		given []job.Given
 		open  string
 	}{
-		{given("GPU-a"), "3, render a, screen"},
-		{given("GPU-c", "GPU-a"), "0, 3, render a, render c, screen"},
+		{given("GPU-a"), "3, card a, render a, screen"},
+		{given("GPU-c", "GPU-a"), "0, 3, card a, render a, render c, screen"},
 		{given("GPU-d"), "1, gi1, gi1ci0, gi1ci1, gi2, gi2ci0, screen"},
 		{given("MIG-y"), "1, gi1, gi1ci1, screen"},
 		{given("MIG-z"), "1, gi2, gi2ci0, screen"},
 		{given("MIG-x", "MIG-y"), "1, gi1, gi1ci0, gi1ci1, screen"},
-		{nil, "screen"},
+		{nil, ""},
 	} {
 		closed, refusal := Close(nodes, m, c.given)
 		var open []string
@@ -101,6 +102,15 @@ func TestClose(t *testing.T) {
 		if got := strings.Join(open, ", "); got != c.open || refusal != nil {
 			t.Errorf("%v: open are %s, want %s (%v)", c.given, got, c.open, refusal)
 		}
+	}
+}
+
+// TestCloseUnread: a job without a device is kept from GPUs that nobody has read, of every vendor.
+func TestCloseUnread(t *testing.T) {
+	nodes := []Node{{Path: "kfd", Kind: AMDCompute}, {Path: "amd", Kind: Render, PCI: "0000:05:00.0"}, {Path: "intel", Kind: Graphics, PCI: "0000:00:02.0"}, {Path: "unknown", Kind: Render}}
+	closed, refusal := Close(nodes, gpu.Machine{}, nil)
+	if got := strings.Join(closed, " "); got != "kfd amd intel unknown" || refusal != nil {
+		t.Errorf("closed are %s (%v)", got, refusal)
 	}
 }
 

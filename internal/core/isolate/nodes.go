@@ -16,7 +16,7 @@ type Node struct {
 	// Number is the minor number of a GPU, with which the driver names its file, and which is no index: of the file itself, and
 	// of the GPU of a capability.
 	Number int
-	PCI    string // address of the device of a file of the kernel's graphics, as in gpu.Device
+	PCI    string // device of a file of the kernel's graphics: its address, as in gpu.Device; "" not known
 	// GPUInstance and ComputeInstance are those of a capability; the second is -1 in that of a whole GPU instance.
 	GPUInstance, ComputeInstance int
 }
@@ -26,11 +26,14 @@ type Kind int
 
 // Kinds of device files. NVIDIA's are nvidia0 (NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv-frontend.c), and
 // nvidia-caps/nvidia-cap3 for each part of a GPU in MIG mode (docs.nvidia.com/datacenter/tesla/mig-user-guide, "Device Nodes and
-// Capabilities"); dri/card0 and dri/renderD128 are the kernel's graphics, of every vendor.
+// Capabilities"); dri/card0 and dri/renderD128 are the kernel's graphics, of every vendor, the second for computing; kfd is that of
+// AMD, one for all its GPUs (docs.kernel.org/gpu/amdgpu, "AMDKFD").
 const (
 	Card Kind = iota
 	Capability
 	Graphics
+	Render
+	AMDCompute
 )
 
 // Close returns the files that a job with these devices must not open: those of all others, also of GPUs that are not on the
@@ -40,9 +43,10 @@ func Close(nodes []Node, m gpu.Machine, given []job.Given) ([]string, *job.Refus
 	if refusal != nil {
 		return nil, refusal
 	}
+	isGPU := graphicsOfGPUs(nodes, m)
 	var closed []string
 	for _, n := range nodes {
-		if !own.mayOpen(n, m) {
+		if n.Path != "" && !own.mayOpen(n, isGPU) {
 			closed = append(closed, n.Path)
 		}
 	}
@@ -76,8 +80,25 @@ func ownDevices(nodes []Node, m gpu.Machine, given []job.Given) (own ownedDevice
 	return own, nil
 }
 
-func (own ownedDevices) mayOpen(n Node, m gpu.Machine) bool {
+// graphicsOfGPUs are the devices of the kernel's graphics that are GPUs, also ones that were not read: what computes. The rest are
+// screens of a server's own management, which are nobody's.
+func graphicsOfGPUs(nodes []Node, m gpu.Machine) map[string]bool {
+	is := map[string]bool{"": true} // what is not known may be one
+	for _, d := range m.Devices {
+		is[d.PCI] = true
+	}
+	for _, n := range nodes {
+		if n.Kind == Render {
+			is[n.PCI] = true
+		}
+	}
+	return is
+}
+
+func (own ownedDevices) mayOpen(n Node, isGPU map[string]bool) bool {
 	switch n.Kind {
+	case AMDCompute: // no job behind a wall has a GPU of AMD
+		return false
 	case Card:
 		return slices.ContainsFunc(own, func(o owned) bool { return *o.device.Minor == n.Number })
 	case Capability:
@@ -86,8 +107,10 @@ func (own ownedDevices) mayOpen(n Node, m gpu.Machine) bool {
 				o.slice.GPUInstance == n.GPUInstance && (n.ComputeInstance < 0 || o.slice.ComputeInstance == n.ComputeInstance))
 		})
 	}
-	isGPU := slices.ContainsFunc(m.Devices, func(d gpu.Device) bool { return d.PCI == n.PCI })
-	return !isGPU || slices.ContainsFunc(own, func(o owned) bool { return o.device.PCI == n.PCI }) // a screen without a GPU of its own is nobody's
+	if len(own) == 0 { // it draws on no screen either
+		return false
+	}
+	return !isGPU[n.PCI] || n.PCI != "" && slices.ContainsFunc(own, func(o owned) bool { return o.device.PCI == n.PCI })
 }
 
 // Missing are the shared files that a program behind a wall could not have made and needs: the driver's own helper is a program

@@ -81,22 +81,30 @@ func (c capabilities) read(folder string) {
 	}
 }
 
-// graphicsNodes are those of the kernel's graphics that belong to a device on the PCI bus.
+// graphicsNodes are those of the kernel's graphics, and of AMD's computing.
 func graphicsNodes(root string) (nodes []isolate.Node) {
+	kfd := filepath.Join(root, "dev/kfd")
+	if info, err := os.Stat(kfd); err == nil && info.Mode()&fs.ModeCharDevice != 0 {
+		nodes = append(nodes, isolate.Node{Path: kfd, Kind: isolate.AMDCompute})
+	}
 	dri := filepath.Join(root, "dev/dri")
 	entries, err := os.ReadDir(dri)
 	if err != nil {
-		return nil
+		return nodes
 	}
 	for _, e := range entries {
 		if e.Type()&fs.ModeCharDevice == 0 {
 			continue
 		}
-		target, err := os.Readlink(filepath.Join(root, "sys/class/drm", e.Name(), "device"))
-		if err != nil {
-			continue
+		n := isolate.Node{Path: filepath.Join(dri, e.Name()), Kind: isolate.Graphics}
+		if strings.HasPrefix(e.Name(), "renderD") {
+			n.Kind = isolate.Render
 		}
-		nodes = append(nodes, isolate.Node{Path: filepath.Join(dri, e.Name()), Kind: isolate.Graphics, PCI: filepath.Base(target)})
+		target, err := os.Readlink(filepath.Join(root, "sys/class/drm", e.Name(), "device"))
+		if err == nil {
+			n.PCI = filepath.Base(target)
+		}
+		nodes = append(nodes, n)
 	}
 	return nodes
 }

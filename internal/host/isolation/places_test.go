@@ -91,7 +91,7 @@ func TestNodes(t *testing.T) {
 		}
 	}
 	for name, minor := range map[string]int{"dev/nvidia0": 0, "dev/nvidia12": 12, "dev/nvidiactl": 255, "dev/nvidia-uvm": 0, "dev/nvidia-caps/nvidia-cap2": 2, "dev/nvidia-caps/nvidia-cap12": 12, "dev/nvidia-caps/nvidia-cap13": 13,
-		"dev/dri/card1": 1, "dev/dri/renderD129": 129, "dev/dri/renderD130": 130} {
+		"dev/dri/card1": 1, "dev/dri/renderD129": 129, "dev/dri/renderD130": 130, "dev/kfd": 9} {
 		node(name, minor)
 	}
 	file("dev/nvidia7", "no device")
@@ -113,7 +113,9 @@ func TestNodes(t *testing.T) {
 		{Path: "dev/nvidia0"}, {Path: "dev/nvidia12", Number: 12},
 		{Path: "dev/nvidia-caps/nvidia-cap12", Kind: isolate.Capability, GPUInstance: 1, ComputeInstance: -1},
 		{Path: "dev/nvidia-caps/nvidia-cap13", Kind: isolate.Capability, GPUInstance: 1},
-		{Path: "dev/dri/card1", Kind: isolate.Graphics, PCI: "0000:17:00.0"}, {Path: "dev/dri/renderD129", Kind: isolate.Graphics, PCI: "0000:17:00.0"},
+		{Path: "dev/kfd", Kind: isolate.AMDCompute},
+		{Path: "dev/dri/card1", Kind: isolate.Graphics, PCI: "0000:17:00.0"}, {Path: "dev/dri/renderD129", Kind: isolate.Render, PCI: "0000:17:00.0"},
+		{Path: "dev/dri/renderD130", Kind: isolate.Render},
 	}
 	for i := range want {
 		want[i].Path = filepath.Join(root, want[i].Path)
