@@ -285,6 +285,32 @@ func execBehind(args []string) error {
 	return isolation.Wall{Level: job.Isolation(args[0]), Nodes: []string{others}}.Exec(args[1], args[2:], os.Environ())
 }
 
+// TestMadeLater: a device file that is made while the program runs cannot be opened under Landlock, in no folder of devices, also where
+// nothing had to be closed.
+func TestMadeLater(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "mountns", "isolation")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, closed := range [][]string{nil, {others}} {
+		_, argv, err := isolation.Wall{job.Landlock, closed}.Command("/bin/sh", []string{"sh", "-c", `echo x >ready; read x <made; for f in gpu dri/gpu nvidia-caps/gpu; do ls /dev/$f; true <>/dev/$f && echo opens; done; true <>/dev/null && true <>/dev/shm/there && echo fine`})
+		if err != nil {
+			t.Fatal(err)
+		}
+		script := `mount -t tmpfs none /mnt; cd /mnt; mkdir shm dri nvidia-caps; for n in null zero full; do touch $n; mount --bind /dev/$n $n; done; touch shm/there
+mount --move /mnt /dev; cd "$DIR"; mkfifo ready made; "$@" & read x <ready; for f in gpu dri/gpu nvidia-caps/gpu; do mknod -m 666 /dev/$f c 1 7; done; echo x >made; wait $!`
+		cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-ec", script, "sh", self}, argv[1:]...)...)
+		cmd.Dir = public(t)
+		cmd.Env = append(os.Environ(), "DIR="+cmd.Dir)
+		out, code := output(t, cmd)
+		if strings.Contains(out, "opens") || strings.Contains(out, "No such file") || !strings.HasSuffix(out, "fine\n") || code != 0 {
+			t.Errorf("closed %v: exit code %d, says\n%s", closed, code, out)
+		}
+	}
+}
+
 // TestGroups: the groups of a user count behind the wall, too.
 func TestGroups(t *testing.T) {
 	t.Parallel()

@@ -22,7 +22,7 @@ const (
 
 // becomeUnderLandlock becomes the program, which can open every file that is there now but those. Landlock knows only what is
 // allowed, so everything is allowed that is beside the way to one of them: of / each entry but dev, of /dev each but the files.
-// What is made later in a folder on that way itself (/ and /dev) cannot be opened.
+// What is made later in a folder on that way itself cannot be opened, and never what is made later in /, /dev or a folder of devices.
 func becomeUnderLandlock(hidden []string, p program) error {
 	runtime.LockOSThread() // the rules, and no_new_privs, are of this thread, which execve(2) makes the process
 	ruleset, err := newRuleset(hidden)
@@ -55,12 +55,15 @@ func newRuleset(hidden []string) (int, error) {
 		return -1, fmt.Errorf("cannot make rules of Landlock: %w", errno)
 	}
 	unix.CloseOnExec(int(fd))
-	r := rules{fd: int(fd), hidden: map[string]bool{}, above: map[string]bool{}}
-	for _, path := range hidden {
-		r.hidden[path] = true
+	r := rules{fd: int(fd), hidden: map[string]bool{}, above: map[string]bool{"/": true}}
+	// A folder that is allowed as a whole would let in what is made there later.
+	for _, path := range append([]string{"/dev/any", "/dev/dri/any", "/dev/nvidia-caps/any"}, hidden...) {
 		for dir := filepath.Dir(path); !r.above[dir]; dir = filepath.Dir(dir) {
 			r.above[dir] = true
 		}
+	}
+	for _, path := range hidden {
+		r.hidden[path] = true
 	}
 	return r.fd, r.allowBelow("/")
 }
