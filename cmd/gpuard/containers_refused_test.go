@@ -34,6 +34,9 @@ func TestContainerRefused(t *testing.T) {
 		"a log, of a start":         {want: "cannot use --timeout, --retry, --log or --notify with podman start, unless it is run in the foreground", args: []string{"podman", "--log", "file", "--", "start", "-a", "one"}},
 		"a drift":                   {want: "cannot use --drift with a container: it keeps the GPUs that it was created with", args: []string{"podman", "--drift", "--", "run", "image"}},
 		"a proof, in a dry run":     {want: "cannot use --verify with a container", args: []string{"podman", "--verify", "--dry-run", "--", "run", "image"}},
+		"a level":                   {want: "cannot isolate a container by namespace", args: []string{"run", "--isolate", "namespace", "--", "podman", "run", "image"}},
+		"a level, in a dry run":     {want: "write --isolate off", args: []string{"podman", "--isolate", "landlock", "--dry-run", "--", "run", "image"}},
+		"a level, at least":         {want: "cannot see to --require-isolation for a container", args: []string{"podman", "--require-isolation", "namespace", "--", "run", "image"}},
 		"a rule of time":            {want: ruled, env: config, args: []string{"podman", "--", "run", "image"}},
 		"a rule, by run":            {want: ruled, env: config, args: []string{"run", "--", "podman", "run", "image"}},
 		"a rule, in a dry run":      {want: ruled, env: config, args: []string{"podman", "--dry-run", "--", "run", "image"}},
@@ -52,6 +55,23 @@ func TestContainerRefused(t *testing.T) {
 			locks, _ := filepath.Glob(filepath.Join(r.state, "leases", "*", "*.lock"))
 			same(t, "leases", len(locks), 0)
 		})
+	}
+}
+
+// TestContainerLeavesDefaultLevel: a level of a configuration file is for jobs that can have it, and counts for no container.
+func TestContainerLeavesDefaultLevel(t *testing.T) {
+	t.Parallel()
+	config := t.TempDir()
+	writeFile(t, filepath.Join(config, "gpuard", "config.yaml"), "defaults:\n  isolate: namespace\n", 0)
+	for _, args := range [][]string{{"podman", "--dry-run", "--machine", "demo", "--", "run", "image"}, {"run", "--dry-run", "--machine", "demo", "--", "docker", "run", "image"}} {
+		r := scriptedEngine(t, "podman", "exit 0")
+		cmd := r.cmd(args...)
+		cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+config)
+		got := run(t, cmd)
+		same(t, strings.Join(args, " ")+": "+got.err, got.code, 0)
+		if text := got.out + got.err; strings.Contains(text, "isolated by") || !strings.Contains(text, "the engine would be started as") {
+			t.Errorf("%v says %s", args, text)
+		}
 	}
 }
 

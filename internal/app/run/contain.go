@@ -93,8 +93,8 @@ func readContainer(ctx context.Context, host *machine.Host, spec job.Spec) (*con
 }
 
 // RefuseCare refuses to look after a container in a way that gpuard only has for a process of this machine. verified says that it
-// is to be verified, too.
-func RefuseCare(command []string, care *job.Care, verified bool) error {
+// is to be verified, too; wall is the level of isolation that was asked for by name.
+func RefuseCare(command []string, care *job.Care, verified bool, wall job.Isolation) error {
 	if !InContainer(command) {
 		return nil
 	}
@@ -102,6 +102,8 @@ func RefuseCare(command []string, care *job.Care, verified bool) error {
 	switch {
 	case !call.StartsContainer():
 		return nil
+	case wall == job.Namespace || wall == job.Landlock:
+		return exit.Usagef("cannot isolate a container by %s: its engine starts it outside of the wall, and gives it only its own devices unless it is privileged; write --isolate off", wall)
 	case verified:
 		return exit.Usagef("cannot use --verify with a container: gpuard verifies processes of this machine; leave it out, and ask while it runs: gpuard verify LEASE")
 	case care == nil:
@@ -158,7 +160,7 @@ func refuseInContainer(host *machine.Host, spec job.Spec) error {
 	case spec.Share > 0:
 		return exit.Usagef("cannot give a share of a GPU to a container: gpuard does not see to it there that the container keeps to its share; leave --share out")
 	case isolate.Wanted(job.NoIsolation, spec.Isolated):
-		return exit.Usagef("cannot see to --require-isolation for a container: its engine starts it, and gives it only its own devices unless it is privileged; leave it out")
+		return exit.Usagef("cannot see to --require-isolation for a container: its engine starts it, and gives it only its own devices unless it is privileged; leave it out, or write --isolate off")
 	case spec.KeepWhile != "":
 		return exit.Usagef("cannot use --keep-while with a container: the lease lives as long as the container; leave it out")
 	}

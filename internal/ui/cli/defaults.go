@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"time"
 
 	"gpuard/internal/core/policy"
@@ -11,6 +12,11 @@ type defaults struct {
 	Used    []policy.Default
 	Rule    string        // how a rule limits this command, in one line; "" no rule
 	Longest time.Duration // limit of a lease with --keep-while, which has no --timeout; 0: no limit
+}
+
+// Has reports whether a flag has its value from a default.
+func (d *defaults) Has(flag string) bool {
+	return slices.ContainsFunc(d.Used, func(used policy.Default) bool { return used.Flag == flag })
 }
 
 // Lines describes the defaults and the rule that were applied.

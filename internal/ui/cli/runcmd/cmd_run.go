@@ -103,7 +103,11 @@ func runWith(p *cli.Program, cmd *cobra.Command, spec job.Spec, care *job.Care, 
 	p.ShowStanding(o.Quiet || o.JSON)
 	watch, err := jobflags.ReadVerify(p, cmd, o.Verify)
 	if err == nil && p.Defaults.Rule == "" { // a rule has its own refusal
-		err = run.RefuseCare(spec.Command, care, watch != nil)
+		wall := spec.Isolate
+		if p.Defaults.Has("isolate") { // that is for jobs that can have it
+			wall = job.NoIsolation
+		}
+		err = run.RefuseCare(spec.Command, care, watch != nil, wall)
 	}
 	switch {
 	case err != nil:
@@ -189,6 +193,9 @@ func launch(p *cli.Program, cmd *cobra.Command, spec job.Spec, o *jobflags.RunOp
 // dryRun writes on standard output what run would choose now.
 func dryRun(p *cli.Program, cmd *cobra.Command, spec job.Spec, asJSON bool) error {
 	inside := run.InContainer(spec.Command)
+	if inside {
+		spec.Isolate = job.NoIsolation // as for run
+	}
 	plan, err := claim.Decide(cmd.Context(), p.Host, spec)
 	var refusal *job.Refusal
 	if err != nil && !errors.As(err, &refusal) {
