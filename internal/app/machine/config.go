@@ -120,6 +120,9 @@ func (h *Host) readConfig(path string, machine bool) (*policy.File, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot read %s: %w; remove it, or ask its owner to", path, err)
 	}
+	if machine && h.maybeRoots(path, text) {
+		text.UID = 0
+	}
 	if err := trusted(path, text, machine, uid, h.Names); err != nil {
 		return nil, err
 	}
@@ -152,6 +155,22 @@ func trusted(path string, text files.Text, machine bool, uid uint32, names func(
 		return fmt.Errorf("cannot use %s: others than its owner may write it (mode %#o); %schmod go-w %[1]s", path, text.Mode, sudo)
 	}
 	return nil
+}
+
+// maybeRoots reports whether a file may be root's where that cannot be told, as behind a wall: in a user namespace without root's uid all
+// owners without a mapping are shown as one (user_namespaces(7)). It must be none that the caller could have put there.
+func (h *Host) maybeRoots(path string, text files.Text) bool {
+	ids := h.Proc.IDs()
+	if !ids.Hides(0) || !slices.Contains(ids.Overflow(), text.UID) {
+		return false
+	}
+	for !files.Writable(path) {
+		if path == filepath.Dir(path) {
+			return true
+		}
+		path = filepath.Dir(path)
+	}
+	return false
 }
 
 // Rules are what the files say to the caller.
