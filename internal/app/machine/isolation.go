@@ -65,6 +65,9 @@ func (h *Host) WallOf(plan job.Plan, m gpu.Machine) (isolation.Wall, error) {
 	}
 	refusal := isolate.Missing(plan.Devices, exists)
 	if refusal == nil {
+		refusal = isolate.Unmade(plan.Isolation, nodes, m, plan.Devices)
+	}
+	if refusal == nil {
 		wall.Nodes, refusal = isolate.Close(nodes, m, plan.Devices)
 	}
 	if refusal != nil {

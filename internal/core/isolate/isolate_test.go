@@ -138,6 +138,38 @@ func TestCloseRefuses(t *testing.T) {
 	}
 }
 
+// TestUnmade: another slice of the own GPU whose file is not there yet is refused behind a namespace, where it could be opened later, and
+// closed as what comes later under Landlock.
+func TestUnmade(t *testing.T) {
+	m, nodes := machine()
+	all := nodes
+	nodes = slices.Clone(nodes)
+	for i := range nodes {
+		if nodes[i].Path == "gi1ci1" || nodes[i].Path == "gi2" {
+			nodes[i].Path = ""
+		}
+	}
+	for _, c := range []struct {
+		level job.Isolation
+		nodes []Node
+		id    gpu.UUID
+		says  string
+	}{
+		{job.Namespace, nodes, "MIG-x", "sudo nvidia-modprobe -f /proc/driver/nvidia/capabilities/gpu1/mig/gi1/ci1/access; or write --isolate landlock"},
+		{job.Namespace, nodes, "MIG-y", "/gpu1/mig/gi2/access"},
+		{job.Namespace, nodes, "GPU-d", ""}, {job.Namespace, nodes, "GPU-a", ""}, {job.Namespace, all, "MIG-x", ""}, {job.Landlock, nodes, "MIG-x", ""},
+	} {
+		refusal := Unmade(c.level, c.nodes, m, given(c.id))
+		if (refusal != nil) != (c.says != "") || refusal != nil && !strings.Contains(refusal.Remedy, c.says) {
+			t.Errorf("%s behind %s: %+v", c.id, c.level, refusal)
+		}
+		closed, _ := Close(c.nodes, m, given(c.id))
+		if slices.Contains(closed, "") {
+			t.Errorf("%s: closes a file that is not there: %q", c.id, closed)
+		}
+	}
+}
+
 func TestMissing(t *testing.T) {
 	for name, c := range map[string]struct {
 		exist   string

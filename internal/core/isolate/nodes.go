@@ -11,7 +11,7 @@ import (
 
 // Node is a device file that belongs to one device, or to a part of one.
 type Node struct {
-	Path string
+	Path string // "" of a capability: the driver's helper has not made it yet
 	Kind Kind
 	// Number is the minor number of a GPU, with which the driver names its file, and which is no index: of the file itself, and
 	// of the GPU of a capability.
@@ -72,7 +72,7 @@ func ownDevices(nodes []Node, m gpu.Machine, given []job.Given) (own ownedDevice
 				"leave --isolate out to rely on variables, or run it in a container that is given only this device")
 		case d.Minor == nil:
 			return nil, refuse(fmt.Sprintf("cannot isolate the job: the driver does not say which device file is that of %s", g), "leave --isolate out to rely on variables")
-		case slice != nil && !slices.ContainsFunc(nodes, func(n Node) bool { return n.Kind == Capability && n.Number == *d.Minor }):
+		case slice != nil && !slices.ContainsFunc(nodes, func(n Node) bool { return n.Kind == Capability && n.Path != "" && n.Number == *d.Minor }):
 			return nil, refuse(fmt.Sprintf("cannot isolate the job: no device file of a slice is found, so %s cannot be told from the others of its GPU", g), "leave --isolate out to rely on variables")
 		}
 		own = append(own, owned{d, slice})
@@ -120,6 +120,30 @@ func Missing(given []job.Given, exists func(path string) bool) *job.Refusal {
 		return nil
 	}
 	return refuse("cannot isolate the job: there is no /dev/nvidia-uvm yet, which CUDA needs and could not make there", "make it first: nvidia-modprobe -u -c=0")
+}
+
+// Unmade refuses a job with a slice behind a namespace while another slice of its GPU has no file yet: what is made later can be opened
+// there.
+func Unmade(level job.Isolation, nodes []Node, m gpu.Machine, given []job.Given) *job.Refusal {
+	if level != job.Namespace {
+		return nil
+	}
+	own, refusal := ownDevices(nodes, m, given)
+	if refusal != nil {
+		return refusal
+	}
+	for _, n := range nodes {
+		ofGPU := slices.ContainsFunc(own, func(o owned) bool { return o.slice != nil && *o.device.Minor == n.Number })
+		if n.Kind != Capability || n.Path != "" || !ofGPU || own.mayOpen(n, nil) {
+			continue
+		}
+		file := fmt.Sprintf("/proc/driver/nvidia/capabilities/gpu%d/mig/gi%d", n.Number, n.GPUInstance)
+		if n.ComputeInstance >= 0 {
+			file += fmt.Sprintf("/ci%d", n.ComputeInstance)
+		}
+		return refuse("cannot isolate the job by namespace: the device file of another slice of its GPU is not made yet, and could be opened as soon as it is", "make it first: sudo nvidia-modprobe -f "+file+"/access; or write --isolate landlock")
+	}
+	return nil
 }
 
 // Breaks says what a level takes from a program beside the devices of others, one sentence each.

@@ -3,9 +3,11 @@ package isolation
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,13 +38,11 @@ func numbered(e fs.DirEntry, prefix string) (int, bool) {
 	return int(n), found && err == nil && e.Type()&fs.ModeCharDevice != 0 //nolint:gosec // 20 bits
 }
 
-// capabilityNodes are those of the parts of GPUs in MIG mode. The driver says which they are in /proc/driver/nvidia/capabilities.
+// capabilityNodes are those of the parts of GPUs in MIG mode, also parts whose file is not made yet. The driver says which they are in
+// /proc/driver/nvidia/capabilities.
 func capabilityNodes(root string) (nodes []isolate.Node) {
 	caps := filepath.Join(root, "dev/nvidia-caps")
-	entries, err := os.ReadDir(caps)
-	if err != nil {
-		return nil
-	}
+	entries, _ := os.ReadDir(caps)
 	known := capabilities{}
 	known.read(filepath.Join(root, "proc/driver/nvidia/capabilities"))
 	for _, e := range entries {
@@ -50,7 +50,11 @@ func capabilityNodes(root string) (nodes []isolate.Node) {
 		if part, isPart := known[n]; found && isPart {
 			part.Path = filepath.Join(caps, e.Name())
 			nodes = append(nodes, part)
+			delete(known, n)
 		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(known)) {
+		nodes = append(nodes, known[n])
 	}
 	return nodes
 }

@@ -99,6 +99,7 @@ func TestNodes(t *testing.T) {
 	file("proc/driver/nvidia/capabilities/gpu0/mig/gi1/access", "DeviceFileMinor: 12\nDeviceFileMode: 292\n")
 	file("proc/driver/nvidia/capabilities/gpu0/mig/gi1/ci0/access", "DeviceFileMinor: 13\n")
 	file("proc/driver/nvidia/capabilities/gpu0/mig/gi2/access", "nonsense\n")
+	file("proc/driver/nvidia/capabilities/gpu0/mig/gi5/ci2/access", "DeviceFileMinor: 50\n")
 	for name, pci := range map[string]string{"card1": "0000:17:00.0", "renderD129": "0000:17:00.0"} {
 		err := os.MkdirAll(filepath.Join(root, "sys/class/drm", name), 0o755) //nolint:gosec // a test's
 		if err == nil {
@@ -113,12 +114,15 @@ func TestNodes(t *testing.T) {
 		{Path: "dev/nvidia0"}, {Path: "dev/nvidia12", Number: 12},
 		{Path: "dev/nvidia-caps/nvidia-cap12", Kind: isolate.Capability, GPUInstance: 1, ComputeInstance: -1},
 		{Path: "dev/nvidia-caps/nvidia-cap13", Kind: isolate.Capability, GPUInstance: 1},
+		{Kind: isolate.Capability, GPUInstance: 5, ComputeInstance: 2},
 		{Path: "dev/kfd", Kind: isolate.AMDCompute},
 		{Path: "dev/dri/card1", Kind: isolate.Graphics, PCI: "0000:17:00.0"}, {Path: "dev/dri/renderD129", Kind: isolate.Render, PCI: "0000:17:00.0"},
 		{Path: "dev/dri/renderD130", Kind: isolate.Render},
 	}
 	for i := range want {
-		want[i].Path = filepath.Join(root, want[i].Path)
+		if want[i].Path != "" {
+			want[i].Path = filepath.Join(root, want[i].Path)
+		}
 	}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v\n%v\nwant\n%v", err, got, want)
