@@ -228,6 +228,17 @@ func TestWallFailsClosed(t *testing.T) {
 		same(t, name+": "+got.err, []any{got.code, got.out}, []any{125, ""})
 		contains(t, got.err, `cannot start "sh" behind a wall, so it was not started: descriptor 3`, "3>&-")
 	}
+	for _, flags := range [][]string{{"--isolate", "auto"}, {"--require-isolation", "namespace"}} { // Landlock needs no closed folder
+		cmd := w.cmd(append(append([]string{"run", "-q", "--device", "1"}, flags...), "--", w.tries())...)
+		folder, err := os.Open("/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.ExtraFiles = []*os.File{folder}
+		got := run(t, cmd)
+		_ = folder.Close()
+		same(t, flags[0]+": "+got.err, []any{got.code, got.out}, []any{0, w.opens(1)})
+	}
 	eventually(t, "nothing is leased", func() bool { return len(w.leased()) == 0 })
 	for flags, says := range map[string]string{
 		"--ids index --isolate namespace":                  "cannot use --ids index",

@@ -19,7 +19,11 @@ func (h *Host) SettleIsolation(spec job.Spec) (job.Spec, error) {
 		spec.Isolate = job.NoIsolation
 		return spec, nil
 	}
-	level, note, refusal := isolate.Choose(spec.Isolate, spec.Isolated, h.IsolationMeans())
+	can := h.IsolationMeans()
+	if can.Namespace == "" && spec.Isolate != job.Namespace { // who asks for that is told what to close
+		can.Namespace = isolation.LeadsOut()
+	}
+	level, note, refusal := isolate.Choose(spec.Isolate, spec.Isolated, can)
 	if refusal != nil {
 		return spec, refusal
 	}

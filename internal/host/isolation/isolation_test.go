@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		word = os.Args[1]
 	}
-	call := map[string]func([]string) error{isolation.Flag: isolation.Become, isolation.FailedFlag: isolation.Failed, tryFlag: tryToEscape, execFlag: execBehind}[word]
+	call := map[string]func([]string) error{probeFlag: probe, isolation.Flag: isolation.Become, isolation.FailedFlag: isolation.Failed, tryFlag: tryToEscape, execFlag: execBehind}[word]
 	if call == nil {
 		os.Exit(m.Run())
 	}
@@ -230,6 +230,47 @@ func deep(t *testing.T, walls int) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), path)
 	cmd.Args = argv
 	return cmd
+}
+
+// probeFlag begins the command line of a program that says why a namespace is not possible.
+const probeFlag = "__probe"
+
+func probe([]string) error {
+	fmt.Println("namespace:", isolation.Namespace())
+	return nil
+}
+
+// TestProbe: what the wall cannot do is not promised. Here /proc is read-only, so that a namespace and a mount can be made, and no ids mapped.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	gate.Need(t, "mountns", "isolation")
+	eachWall(t, func(t *testing.T, _ job.Isolation, who user) {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		drop := fmt.Sprintf("setpriv --reuid %d --regid %[1]d --clear-groups ", who.uid)
+		if who.uid == 0 {
+			drop = ""
+		}
+		for before, works := range map[string]bool{"true": true, "mount --bind /proc /proc; mount -o remount,bind,ro /proc": false} {
+			dir := public(t)
+			script := before + "; mount --bind " + filepath.Dir(self) + " " + dir + "; exec " + drop + filepath.Join(dir, filepath.Base(self)) + " " + probeFlag
+			out, _ := output(t, exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-ec", script))
+			if strings.HasPrefix(out, "namespace: \n") != works || !strings.HasPrefix(out, "namespace: ") {
+				t.Errorf("after %s: %s", before, out)
+			}
+			path, argv, err := isolation.Wall{job.Namespace, []string{others}}.Command("/bin/echo", []string{"echo", "begun"})
+			if err != nil {
+				t.Fatal(path, err)
+			}
+			script = before + "; mount --bind " + filepath.Dir(self) + " " + dir + "; exec " + drop + filepath.Join(dir, filepath.Base(self)) + ` "$@"`
+			out, _ = output(t, exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-ec", script, "sh"}, argv[1:]...)...))
+			if strings.Contains(out, "begun") != works {
+				t.Errorf("the wall after %s: %s", before, out)
+			}
+		}
+	})
 }
 
 // TestNested: a wall inside of a wall, of either kind, as a lease within a lease has it.

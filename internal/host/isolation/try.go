@@ -4,6 +4,8 @@ package isolation
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"runtime"
 	"syscall"
 	"unsafe"
@@ -13,28 +15,107 @@ import (
 
 // tryNamespace lets a child do what becomeInNamespace does, and end.
 func tryNamespace() error {
+	caps, err := rights()
+	if err != nil {
+		return err
+	}
 	a := &alone{}
-	at := a.pointer("/dev/null")
 	a.add(step{call: unix.SYS_UNSHARE, args: [6]uintptr{unix.CLONE_NEWUSER | unix.CLONE_NEWNS}})
-	a.add(step{call: unix.SYS_MOUNT, args: [6]uintptr{at, at, 0, unix.MS_BIND}})
+	full := caps.has(unix.CAP_SETUID) && caps.has(unix.CAP_SETGID)
+	m := &meeting{}
+	if full {
+		err = m.arrange(a)
+		defer m.close()
+	} else {
+		a.mapOwn()
+	}
+	if err == nil {
+		err = a.cover("/dev/null")
+	}
+	if err != nil {
+		return err
+	}
+	a.dropCapabilities(full)
 	pid, err := a.inChild()
 	if err != nil {
 		return err
 	}
+	var mapped error
+	if full {
+		mapped = m.mapAll(pid)
+	}
+	return errors.Join(mapped, result(pid))
+}
+
+// result is the error with which a child of inChild has ended.
+func result(pid int) error {
 	var status unix.WaitStatus
 	for {
-		_, err = unix.Wait4(pid, &status, unix.WCLONE, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
+		_, err := unix.Wait4(pid, &status, unix.WCLONE, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		break
+	}
+	if status.Exited() && status.ExitStatus() == 0 {
+		return nil
+	}
+	return syscall.Errno(max(status.ExitStatus(), 1)) //nolint:gosec // at most 255
+}
+
+// meeting is how a child in its namespace waits for the ids, which this process writes.
+type meeting struct{ arrived, mapped [2]int }
+
+// arrange makes the steps of the child.
+func (m *meeting) arrange(a *alone) error {
+	err := errors.Join(unix.Pipe2(m.arrived[:], unix.O_CLOEXEC), unix.Pipe2(m.mapped[:], unix.O_CLOEXEC))
+	if err != nil {
+		return err
+	}
+	letter := a.pointer("x")
+	arrived, mapped, writes := uintptr(m.arrived[1]), uintptr(m.mapped[0]), uintptr(m.mapped[1]) //nolint:gosec // descriptors
+	a.add(step{call: unix.SYS_CLOSE, args: [6]uintptr{writes}})                                  // or it would wait for ever when this process dies
+	a.add(step{call: unix.SYS_WRITE, args: [6]uintptr{arrived, letter, 1}})
+	a.add(step{call: unix.SYS_READ, args: [6]uintptr{mapped, letter, 1}})
+	return nil
+}
+
+// mapAll maps all ids as becomeInNamespace does, when the child is there. A child that has ended before has its own error.
+func (m *meeting) mapAll(pid int) error {
+	_ = unix.Close(m.arrived[1])
+	m.arrived[1] = 0
+	letter := []byte("x")
+	n, err := unix.Read(m.arrived[0], letter)
+	if err == nil && n == 0 {
+		return nil
+	}
+	for _, kind := range []string{"uid_map", "gid_map"} {
+		var text string
+		if err == nil {
+			text, err = identity("/proc/self/" + kind)
+		}
+		if err == nil {
+			err = os.WriteFile(fmt.Sprintf("/proc/%d/%s", pid, kind), []byte(text), 0)
 		}
 	}
-	switch {
-	case err != nil:
-		return err
-	case status.ExitStatus() != 0:
-		return syscall.Errno(status.ExitStatus()) //nolint:gosec // at most 255
+	if err == nil {
+		_, err = unix.Write(m.mapped[1], letter)
+	}
+	if err != nil {
+		return errors.Join(err, unix.Kill(pid, unix.SIGKILL))
 	}
 	return nil
+}
+
+func (m *meeting) close() {
+	for _, fd := range []int{m.arrived[0], m.arrived[1], m.mapped[0], m.mapped[1]} {
+		if fd > 0 {
+			_ = unix.Close(fd)
+		}
+	}
 }
 
 // inChild makes the calls in a child, which has a copy of this process and ends with the error as its exit code. Between fork
