@@ -152,7 +152,8 @@ func Breaks(level job.Isolation) []string {
 	case job.Namespace:
 		return []string{
 			"files of other users and of root are shown as nobody's, so ssh may refuse its system-wide settings and git a folder of another user",
-			"sudo, su, newgrp, ping and fusermount have no rights there, and groups cannot be changed; the groups that the user has stay",
+			"sudo, su, newgrp, ping and fusermount have no rights there",
+			"the groups that the user has still count, but chgrp to one of them fails, and cp -p and rsync -a do not keep the group of a file",
 			"nvidia-modprobe cannot make device files there: they must exist before",
 		}
 	case job.Landlock:
@@ -160,6 +161,7 @@ func Breaks(level job.Isolation) []string {
 			"sudo, su and every other program with rights of its own have none there",
 			"nothing can be mounted: no bubblewrap, no rootless container, no Flatpak, no fuse",
 			"files that are made later directly in / or /dev cannot be opened, nor can a program of outside be traced",
+			"a file system directly in / that is mounted again meanwhile (automount, NFS) is lost to it",
 		}
 	}
 	return nil

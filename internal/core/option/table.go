@@ -19,7 +19,7 @@ var table = []Option{
 	{Name: "ids", Group: Choice, Takes: Text, Value: "FORM", In: Both, Words: []string{"auto", "uuid", "index"}, Else: "auto", Sample: "uuid", Text: "how GPUs are written into variables"},
 	{Name: "any", Group: Choice, Takes: Switch, In: Service, Text: "ignore the mask or the lease that it is started inside of"},
 	{Name: "isolate", Group: Choice, Takes: Text, Value: "LEVEL", In: Both, Words: []string{"off", "auto", "namespace", "landlock"}, Sample: "auto", Text: "keep it from opening the device files of other GPUs, so that no variable that it sets leads there; auto: by the first of these that is possible here, or not at all; without it, and with off, only variables hide them"},
-	{Name: "require-isolation", Group: Choice, Takes: Text, Value: "LEVEL", In: Both, Words: []string{"namespace", "landlock"}, Sample: "namespace", Text: "as {isolate}, but refuse to start where no such level, or a stronger one, is possible"},
+	{Name: "require-isolation", Group: Choice, Takes: Text, Value: "LEVEL", In: Both, Words: []string{"namespace", "landlock"}, Sample: "namespace", Text: "start only behind this level of {isolate} or a stronger one"},
 	{Name: "anyway", Group: Choice, Takes: Switch, In: Service, Text: "start a command that chooses GPUs itself, in place of those that it is given"},
 	{Name: "cpu", Group: Choice, Takes: Switch, In: Service, Text: "no GPU: those of every vendor are hidden", Not: []Not{
 		{"gpus", noGPU}, {"device", noGPU}, {"mig", noGPU}, {"exclude", noGPU}, {"model", noGPU}, {"min-compute", noGPU}, {"mem", noGPU}, {"share", noGPU}, {"place", noGPU}, {"any", noGPU},

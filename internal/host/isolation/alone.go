@@ -61,11 +61,8 @@ const quitSignal = 64
 // exitHandler is the address of the handler.
 func exitHandler() uintptr
 
-// noStep is the index that stands for what comes before the steps.
-const noStep = 9999
-
-// mostRounds is how often the other threads are looked for, with 20 µs between: four seconds and more.
-const mostRounds = 200_000
+// mostRounds is how often the other threads are looked for, with 20 µs and the kernel's slack between: about two seconds.
+const mostRounds = 27_000
 
 // run does not return. It must be called by the thread that began the process, and locked to it.
 func (a *alone) run() {
@@ -88,7 +85,7 @@ func (a *alone) runRaw() {
 		// Without SIGCHLD, so that the wait for it (__WCLONE) is for no other child, and the command hears of none.
 		child, _, errno := syscall.RawSyscall6(syscall.SYS_CLONE, 0, 0, 0, 0, 0, 0)
 		if errno != 0 {
-			a.fail(noStep, errno)
+			a.fail(forkStep, errno)
 		}
 		if child == 0 {
 			_, errno := do(a.child)
@@ -129,6 +126,8 @@ func do(steps []step) (failed int, errno syscall.Errno) {
 		case errno != 0 && uintptr(errno) == s.skips:
 		case errno != 0:
 			return i, errno
+		case s.zero != nil && *s.zero&0x7f != 0: // it was killed
+			return i, syscall.ECHILD
 		case s.zero != nil && *s.zero != 0:
 			return i, syscall.Errno(*s.zero >> 8 & 0xff) // exit code of the child, which is its error
 		}

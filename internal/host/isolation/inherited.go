@@ -12,6 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// inheritedError says what would be inherited that leads past the wall.
+type inheritedError struct{ error }
+
 // LeadsOut says what this process would hand on that leads past a namespace; "" nothing.
 func LeadsOut() string {
 	err := refuseDescriptors(nil, true)

@@ -31,6 +31,12 @@ const (
 	FailedFlag = "__wall-failed"
 )
 
+// Indices of Failed that stand for what comes before the steps.
+const (
+	noStep   = 9999 // ending the threads
+	forkStep = 9998
+)
+
 // Wall says what a program shall not open, and how that is kept.
 type Wall struct {
 	Level job.Isolation `json:"level"`
@@ -118,7 +124,7 @@ func become(w Wall, p program) error {
 		err = refuseCurrentFolder()
 	}
 	if err != nil {
-		return err
+		return &inheritedError{err}
 	}
 	switch w.Level {
 	case job.Namespace:
@@ -151,6 +157,10 @@ func environment() []string {
 
 // failure is why the command is not started.
 func failure(command string, err error) error {
+	var own *inheritedError
+	if errors.As(err, &own) { // it says what to do, and the machine is not to blame
+		return fmt.Errorf("cannot start %q behind a wall, so it was not started: %w", command, err)
+	}
 	return fmt.Errorf("cannot start %q behind a wall, so it was not started: %w; gpuard doctor says what this machine can do", command, err)
 }
 
@@ -166,7 +176,10 @@ func Failed(args []string) error {
 	}
 	reason := syscall.Errno(number) //nolint:gosec // an error of the kernel
 	what := "end the other threads of gpuard"
-	if index < len(args)-3 {
+	switch {
+	case index == forkStep:
+		what = "start the process that maps the users and groups"
+	case index < len(args)-3:
 		what = args[3+index]
 	}
 	if what == execStep {

@@ -232,6 +232,19 @@ func deep(t *testing.T, walls int) *exec.Cmd {
 	return cmd
 }
 
+// TestFailedStep: what failed before the first step has its own name.
+func TestFailedStep(t *testing.T) {
+	t.Parallel()
+	for index, want := range map[string]string{
+		"0009999": "cannot end the other threads of gpuard", "0009998": "cannot start the process that maps the users and groups", "0000001": "cannot second: ",
+	} {
+		err := isolation.Failed([]string{index, "0000011", "echo", "first", "second"})
+		if !strings.Contains(fmt.Sprint(err), want) || !errors.Is(err, unix.EAGAIN) {
+			t.Errorf("%s: %v", index, err)
+		}
+	}
+}
+
 // probeFlag begins the command line of a program that says why a namespace is not possible.
 const probeFlag = "__probe"
 
