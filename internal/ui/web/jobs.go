@@ -213,7 +213,7 @@ const mostWaiting = 12
 // Waiting groups what waits.
 func (c jobs) Waiting() waitList {
 	line := c.line()
-	list := waitList{Paused: line.Paused, Problem: line.Problem, More: line.More, Own: line.More, Others: len(line.Others)}
+	list := waitList{Paused: line.Paused, Problem: line.Problem, More: line.More, Own: ownWaiting(&line), Others: len(line.Others)}
 	var groups []*waitGroup
 	put := func(why, remedy string, row *waitRow) {
 		last := len(groups) - 1
@@ -229,10 +229,9 @@ func (c jobs) Waiting() waitList {
 	}
 	for i := range line.Jobs {
 		e := &line.Jobs[i]
-		if e.State == queue.Running || e.State.Over() {
+		if !waits(e) {
 			continue
 		}
-		list.Own++
 		put(e.Why, e.Remedy, c.ownRow(e))
 	}
 	starts := glance.Starts(&c.Report)
@@ -251,6 +250,20 @@ func (c jobs) Waiting() waitList {
 	}
 	list.fold(groups)
 	return list
+}
+
+// waits reports whether a job of the queue has not begun.
+func waits(e *queue.Entry) bool { return e.State != queue.Running && !e.State.Over() }
+
+// ownWaiting is how many jobs of the queue of the user who serves wait.
+func ownWaiting(line *queue.Line) int {
+	n := line.More
+	for i := range line.Jobs {
+		if waits(&line.Jobs[i]) {
+			n++
+		}
+	}
+	return n
 }
 
 // fold shows the first rows, and keeps the others for who opens them.

@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/app/observe"
 	"gpuard/internal/core/glance"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/prose"
 	"gpuard/internal/core/status"
 	"gpuard/internal/core/timeline"
 	"gpuard/internal/ui/band"
@@ -181,7 +182,7 @@ func (c head) Groups() []Group {
 	if a.Free.Count > 0 {
 		free.Class, free.Href = "good", c.anchor(a.Free.Places)
 	}
-	waiting := []Link{{c.Say(a.Waiting.Text), "#queue", "plain", "waiting"}}
+	waiting := []Link{{c.Say(c.waiting()), "#queue", "plain", "waiting"}}
 	if a.Next != nil {
 		waiting = append(waiting, Link{c.Say(a.Next.Text), c.anchor(a.Next.Places), "plain", "next"})
 	}
@@ -198,6 +199,21 @@ func (c head) Groups() []Group {
 		ills = append(ills, Link{c.Say(t.Text), href, class, string(t.Key)})
 	}
 	return []Group{{[]Link{free}}, {waiting}, {ills}}
+}
+
+// waiting is how many wait: those of the own queue beside the others, as the list of what waits counts them.
+func (c head) waiting() string {
+	line := jobs(c).line()
+	others, own := len(line.Others), ownWaiting(&line)
+	switch {
+	case own == 0:
+		return c.Answer.Waiting.Text
+	case others == 0 && own == 1:
+		return "1 of yours waits"
+	case others == 0:
+		return fmt.Sprintf("%d of yours wait", own)
+	}
+	return fmt.Sprintf("%s and %d of yours wait", prose.Count(others, "other"), own)
 }
 
 // anchor is where the first of some devices is.
