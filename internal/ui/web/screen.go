@@ -196,9 +196,24 @@ func (c head) Groups() []Group {
 		if t.Key == glance.Unreadable {
 			href = "#findings"
 		}
-		ills = append(ills, Link{c.Say(t.Text), href, class, string(t.Key)})
+		ills = append(ills, Link{c.Say(t.Text) + c.which(&t), href, class, string(t.Key)})
 	}
 	return []Group{{[]Link{free}}, {waiting}, {ills}}
+}
+
+// mostNamed is how many devices the first line names for one trouble.
+const mostNamed = 3
+
+// which names the devices of a trouble, where they are few: " (GPU 0, 3)".
+func (c head) which(t *glance.Part) string {
+	if len(t.Places) == 0 || len(t.Places) > mostNamed {
+		return ""
+	}
+	var numbers []string
+	for _, place := range t.Places {
+		numbers = append(numbers, strconv.Itoa(c.Report.Devices[place].Index))
+	}
+	return " (GPU " + strings.Join(numbers, ", ") + ")"
 }
 
 // waiting is how many wait: those of the own queue beside the others, as the list of what waits counts them.

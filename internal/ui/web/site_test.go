@@ -125,3 +125,20 @@ func pageOf(t testing.TB, s *Site, path string) string {
 	}
 	return w.Body.String()
 }
+
+// TestFirstLineNames: the first line names the devices of a trouble where they are three at most.
+func TestFirstLineNames(t *testing.T) {
+	s := trouble(t)
+	page := pageOf(t, s.site(t, ""), "/")
+	for _, want := range []string{`data-is="lost">1 lost (GPU 4)<`, `data-is="hot">1 hot (GPU 0)<`, `data-is="drained">1 drained (GPU 6)<`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s in %s", want, fragment(page, `class="glance"`))
+		}
+	}
+	for i := range 4 {
+		s.machine.Devices[4+i].Problem = "GPU is lost"
+	}
+	if page := pageOf(t, s.site(t, ""), "/"); !strings.Contains(page, `data-is="lost">4 lost<`) {
+		t.Error(fragment(page, `class="glance"`))
+	}
+}
