@@ -131,3 +131,35 @@ func TestWithin(t *testing.T) {
 		t.Errorf("%v", hours)
 	}
 }
+
+// TestStateSince: the beginning of a state is known where a minute before it was seen without it.
+func TestStateSince(t *testing.T) {
+	begin := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	minutes := func(states ...string) (all []trend.Minute) {
+		for i, state := range states {
+			if state != "gap" {
+				all = append(all, trend.Minute{At: begin.Add(time.Duration(i) * time.Minute), Devices: map[gpu.UUID]trend.Mean{"G": {State: state}}})
+			}
+		}
+		return all
+	}
+	for _, test := range []struct {
+		minutes []trend.Minute
+		want    int // minutes behind begin; -1 not known
+	}{
+		{minutes("", "unhealthy", "unhealthy"), 1},
+		{minutes("unhealthy", "", "unhealthy"), 2},
+		{minutes("unhealthy", "unhealthy"), -1},
+		{minutes("", "unhealthy", "gap", "gap", "gap", "unhealthy"), -1},
+		{minutes("unhealthy", ""), -1},
+		{nil, -1},
+	} {
+		want := time.Time{}
+		if test.want >= 0 {
+			want = begin.Add(time.Duration(test.want) * time.Minute)
+		}
+		if got := StateSince(test.minutes, "G", "unhealthy"); !got.Equal(want) {
+			t.Errorf("%v: %v, want %v", test.minutes, got, want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/trend"
 )
 
@@ -44,4 +45,19 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// StateSince is when the state that a device has had in all of the last minutes began; zero where that is not known: it is not in
+// this state, was so before the first minute, or nobody looked in between.
+func StateSince(minutes []trend.Minute, id gpu.UUID, state string) (at time.Time) {
+	for i := len(minutes) - 1; i >= 0; i-- {
+		if minutes[i].Devices[id].State != state {
+			return at
+		}
+		if !at.IsZero() && at.Sub(minutes[i].At) > 2*time.Minute {
+			return time.Time{}
+		}
+		at = minutes[i].At
+	}
+	return time.Time{}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gpuard/internal/app/observe"
+	"gpuard/internal/core/gpu"
 	"gpuard/internal/core/timeline"
 	"gpuard/internal/core/trend"
 )
@@ -22,6 +23,7 @@ type layout struct {
 	users   []trend.Use
 	tables  []useTable
 	drains  bool                       // the user who serves may take devices out of use
+	silent  map[gpu.UUID]time.Time     // since when devices are lost or do not answer, where that is known
 	bands   map[string][]template.HTML // by language
 }
 
@@ -69,6 +71,11 @@ func lay(c *scene, seen *observe.Seen, past []trend.Ended) *layout {
 	to := c.rightEnd()
 	made := &layout{ranks: map[string]int{}, bands: map[string][]template.HTML{}, drains: c.site.can("drain")}
 	made.picture = timeline.Of(timeline.View{Report: &c.Report, Leases: past, Open: seen.Uses, Minutes: seen.Minutes, To: to, Span: time.Duration(c.days) * 24 * time.Hour, Columns: columns})
+	made.silent = map[gpu.UUID]time.Time{}
+	for i := range c.Report.Devices {
+		id := c.Report.Devices[i].UUID
+		made.silent[id] = timeline.StateSince(seen.Minutes, id, "unhealthy")
+	}
 	all := slices.Concat(past, seen.Uses)
 	for i, u := range trend.Sum(timeline.Within(all, to.Add(-30*24*time.Hour), to), "user", time.Local) {
 		made.ranks[u.Name] = i

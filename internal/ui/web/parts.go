@@ -78,6 +78,7 @@ func functions(say func(string) string, now func() time.Time) template.FuncMap {
 		"clock": func(at *time.Time) string { return prose.ClockTime(*at, now()) },
 		"first": func(text string) string { name, _, _ := strings.Cut(text, " ("); return name },
 		"since": func(t any) string { return say("since " + prose.ClockTime(moment(t), now())) },
+		"seen":  func(at time.Time) string { return say("seen since " + prose.ClockTime(at, now())) },
 		"dict": func(pairs ...any) map[string]any {
 			out := map[string]any{}
 			for i := 0; i+1 < len(pairs); i += 2 {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"fmt"
 	"html/template"
 	"slices"
 	"strings"
@@ -87,6 +88,7 @@ func placeOf(s *status.Report, name string) int {
 type finding struct {
 	check.Finding
 	Since time.Time
+	Began time.Time // when it began; zero where nobody knows
 }
 
 // Findings are those that ask for something, the gravest first.
@@ -98,9 +100,23 @@ func (v view) Findings() (all []finding) {
 	list := a.Grave()
 	seen := v.site.live.seenSince(list, v.site.live.pages.clock()())
 	for i, f := range list {
-		all = append(all, finding{f, seen[i]})
+		all = append(all, finding{f, seen[i], v.began(&f)})
 	}
 	return all
+}
+
+// began is when the trouble of a finding began, for a device that does not answer: the minutes know that.
+func (c *scene) began(f *check.Finding) time.Time {
+	if f.Code != "gpu-answers" {
+		return time.Time{}
+	}
+	for i := range c.Report.Devices {
+		d := &c.Report.Devices[i]
+		if strings.HasPrefix(f.Seen, fmt.Sprintf("GPU %d: ", d.Index)) {
+			return c.laid.silent[d.UUID]
+		}
+	}
+	return time.Time{}
 }
 
 // seenSince is when each finding was seen first; one that is gone is forgotten.

@@ -142,3 +142,14 @@ func TestFirstLineNames(t *testing.T) {
 		t.Error(fragment(page, `class="glance"`))
 	}
 }
+
+// TestFindingsBegin: where the minutes know when a device stopped answering, that is the time; else it is when it was seen.
+func TestFindingsBegin(t *testing.T) {
+	page := pageOf(t, trouble(t).site(t, ""), "/")
+	_, findings, _ := strings.Cut(page, `<ul class="findings">`)
+	for _, want := range []string{`GPU 4: GPU is lost <span class="soft">since 05:02<`, `<span class="soft">seen since 09:12<`} {
+		if !strings.Contains(findings, want) {
+			t.Errorf("no %s in %s", want, findings[:min(len(findings), 900)])
+		}
+	}
+}

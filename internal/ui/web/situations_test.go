@@ -337,7 +337,7 @@ func trouble(t testing.TB) *situation {
 	s.mark(1, 60, "intruder", "process of mallory without a lease")
 	s.waits("frank", "pretrain", 2, 40)
 	s.found = []check.Finding{
-		{Code: "device-unhealthy", Severity: check.Error, Seen: "GPU 4 (NVIDIA A100-SXM4-80GB) is unhealthy: GPU is lost", Do: "reboot the machine; if it comes again, have the card and its slot checked"},
+		{Code: "gpu-answers", Severity: check.Error, Seen: "GPU 4: GPU is lost", Do: "reboot the machine; if it comes again, have the card and its slot checked"},
 		{Code: "device-hot", Severity: check.Warning, Seen: "GPU 0 is slowed down because of heat: 89 °C", Do: "check its fan and the air flow; gpuard drain 0 keeps new jobs away"},
 	}
 	return s
