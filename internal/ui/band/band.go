@@ -33,6 +33,7 @@ type Painter struct {
 	Ranks map[string]int      // of users: which colour
 	Say   func(string) string // translates
 	Zone  *time.Location      // of the reader
+	Now   time.Time           // of the report, for the right end of the axis; zero: the end of the picture
 }
 
 // place is a moment as a part of the width: "37.5%".

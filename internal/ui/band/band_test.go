@@ -24,7 +24,7 @@ import (
 // painted is a painter of a day that ends at noon.
 func painted(span time.Duration, language string) *Painter {
 	noon := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
-	return &Painter{timeline.Picture{From: noon.Add(-span), To: noon, Step: span / 24}, map[string]int{"ann": 0, "bob": 1, "zoe": 9}, translate.ReadLocale(language).Translate, time.UTC}
+	return &Painter{timeline.Picture{From: noon.Add(-span), To: noon, Step: span / 24}, map[string]int{"ann": 0, "bob": 1, "zoe": 9}, translate.ReadLocale(language).Translate, time.UTC, time.Time{}}
 }
 
 // picture compares a picture with testdata/NAME.svg.

@@ -140,22 +140,42 @@ func (p *Painter) ticks() (all []tick) {
 	}
 }
 
+// underNow is the part of the width behind which a label would stand under the time at the right end; underNowNarrow where there is
+// little room. The style sheet knows what that is.
+const (
+	underNow       = 0.86
+	underNowNarrow = 0.77
+)
+
+// clock is the time at the right end.
+func (p *Painter) clock() string {
+	if p.Now.IsZero() {
+		return p.To.In(p.Zone).Format("15:04")
+	}
+	return p.Now.In(p.Zone).Format("15:04")
+}
+
 // Axis is the line of times above the bands.
 func (p *Painter) Axis() template.HTML {
 	var w strings.Builder
 	fmt.Fprintf(&w, `<svg class="axis" width="100%%" height="16" role="img" aria-label="%s">`, html.EscapeString(p.moment(p.From)+" – "+p.Say("now")))
 	whole := p.To.Sub(p.From)
 	for _, t := range p.ticks() {
-		if part := float64(t.at.Sub(p.From)) / float64(whole); part < 0.02 || part > 0.93 {
-			continue
-		}
+		part := float64(t.at.Sub(p.From)) / float64(whole)
 		class := ""
-		if t.minor {
+		switch {
+		case part < 0.02 || part > underNow:
+			continue
+		case t.minor && part > underNowNarrow:
+			class = ` class="minor late"`
+		case t.minor:
 			class = ` class="minor"`
+		case part > underNowNarrow:
+			class = ` class="late"`
 		}
 		fmt.Fprintf(&w, `<text%s x="%s" y="11" text-anchor="middle">%s</text>`, class, p.place(t.at), html.EscapeString(t.label))
 	}
-	fmt.Fprintf(&w, `<text class="now" x="100%%" y="11" text-anchor="end">%s</text></svg>`, html.EscapeString(p.Say("now")))
+	fmt.Fprintf(&w, `<text class="now" x="100%%" y="11" text-anchor="end">%s</text></svg>`, html.EscapeString(p.Say("now")+" "+p.clock()))
 	return template.HTML(w.String()) //nolint:gosec // what others chose is escaped
 }
 

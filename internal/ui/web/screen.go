@@ -106,7 +106,7 @@ func (s *Site) look(ctx context.Context, v sight) *screen {
 	}
 	c.Answer = glance.Of(&c.Report)
 	c.laid = s.live.layoutOf(c, &seen)
-	c.Painter = &band.Painter{Picture: c.laid.picture, Ranks: c.laid.ranks, Say: words(v.language), Zone: time.Local}
+	c.Painter = &band.Painter{Picture: c.laid.picture, Ranks: c.laid.ranks, Say: words(v.language), Zone: time.Local, Now: c.Report.Now}
 	all := &screen{c, head{c}, lab{scene: c}, jobs{c}}
 	for i := range c.Report.Devices {
 		all.Rows = append(all.Rows, all.row(i))
