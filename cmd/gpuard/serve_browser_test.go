@@ -131,7 +131,7 @@ func TestServeBrowser(t *testing.T) {
 	p := r.serve("--token-file", file)
 	b := newBrowser(t, "en-US")
 	b.do(chromedp.EmulateViewport(1280, 900), chromedp.Navigate(p.base))
-	for _, part := range []string{"2 of 2 free", "GPU 0", "GPU 1", "2 × A100-SXM4-80GB", "Nothing waits.", "Nothing runs.", "No service is up.", "No lease in this time.", "Findings"} {
+	for _, part := range []string{"2 of 2 free", "GPU 0", "GPU 1", "2 × A100-SXM4-80GB", "Nothing waits.", "Nothing runs.", "No services.", "No lease in this time.", "Findings"} {
 		b.shows(part)
 	}
 	same(t, "the title", strings.HasPrefix(b.eval("document.title"), "2 free · "), true)
@@ -183,7 +183,7 @@ func TestServeBrowser(t *testing.T) {
 	same(t, "up: "+up.err, up.code, 0)
 	b.shows("shop")
 	same(t, "down", run(t, r.cmd("down", "--file", project)).code, 0)
-	b.shows("No service is up.")
+	b.shows("No services.")
 	b.eval(`document.querySelector('#nvidia-0 .name').click()`)
 	press("Drain")
 	yes()

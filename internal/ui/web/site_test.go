@@ -118,8 +118,16 @@ func TestLostIsNotFree(t *testing.T) {
 // pageOf is a page as it is sent.
 func pageOf(t testing.TB, s *Site, path string) string {
 	t.Helper()
+	return pageIn(t, s, path, "en")
+}
+
+// pageIn is a page in a language.
+func pageIn(t testing.TB, s *Site, path, language string) string {
+	t.Helper()
 	w := httptest.NewRecorder()
-	s.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1"+path, nil))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1"+path, nil)
+	r.Header.Set("Accept-Language", language)
+	s.Handler().ServeHTTP(w, r)
 	if w.Code != http.StatusOK {
 		t.Fatalf("%d: %s", w.Code, w.Body)
 	}
@@ -150,6 +158,16 @@ func TestFindingsBegin(t *testing.T) {
 	for _, want := range []string{`GPU 4: GPU is lost <span class="soft">since 05:02<`, `<span class="soft">seen since 09:12<`} {
 		if !strings.Contains(findings, want) {
 			t.Errorf("no %s in %s", want, findings[:min(len(findings), 900)])
+		}
+	}
+}
+
+// TestSummaryInChinese: what doctor says in one sentence is in the language of the page.
+func TestSummaryInChinese(t *testing.T) {
+	for name, want := range map[string]string{"day": "GPU 程序可以在这里运行：8 NVIDIA", "trouble": "但不是每块 GPU 都行：GPU 4"} {
+		page := pageIn(t, situations()[name](t).site(t, ""), "/", "zh")
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s in %s", want, fragment(page, `<section id="findings"`))
 		}
 	}
 }

@@ -204,9 +204,9 @@ func (s *situation) site(t testing.TB, token string) *Site {
 	give := func(name string, answer any) observe.Source {
 		return observe.Source{Name: name, Every: time.Hour, Read: func(context.Context) (any, error) { return answer, nil }}
 	}
-	summary := "GPU programs run here"
+	summary := fmt.Sprintf("GPU programs will run here: %d %s, driver %s", len(s.machine.Devices), s.machine.Devices[0].Name, s.machine.Driver)
 	if slices.ContainsFunc(s.found, func(f check.Finding) bool { return f.Severity == check.Error }) {
-		summary = "GPU programs run here, but not on all GPUs"
+		summary = "GPU programs will run here (7 NVIDIA A100-SXM4-80GB, driver 550.54.15), but not every one: " + s.found[0].Seen
 	}
 	site.Sources = []observe.Source{
 		give("queue", fakeQueue{queue.Line{Jobs: s.jobs, Others: public(report).Waiting, More: s.more}}),
