@@ -99,7 +99,7 @@ func compareRow(t *testing.T, d toldDevice, row string) {
 	if state == "free" && d.Health != "ok" {
 		state = d.Health
 	}
-	if !strings.Contains(row, `data-is="state">`+state+`<`) {
+	if !strings.Contains(row, `data-is="state">`+shownState(state)+`<`) {
 		t.Errorf("GPU %d is not %s: %s", d.Index, state, row[:min(len(row), 300)])
 	}
 	if d.Health != "ok" && d.Health != state && !strings.Contains(row, `data-is="health">`+d.Health+`<`) {

@@ -79,6 +79,7 @@ func functions(say func(string) string, now func() time.Time) template.FuncMap {
 		"first": func(text string) string { name, _, _ := strings.Cut(text, " ("); return name },
 		"since": func(t any) string { return say("since " + prose.ClockTime(moment(t), now())) },
 		"seen":  func(at time.Time) string { return say("seen since " + prose.ClockTime(at, now())) },
+		"state": func(word string) string { return say(shownState(word)) },
 		"dict": func(pairs ...any) map[string]any {
 			out := map[string]any{}
 			for i := 0; i+1 < len(pairs); i += 2 {
@@ -87,6 +88,14 @@ func functions(say func(string) string, now func() time.Time) template.FuncMap {
 			return out
 		},
 	}
+}
+
+// shownState is the word for the state of a device: one that is out of use is drained, as in the first line and in the bands.
+func shownState(word string) string {
+	if word == string(status.Draining) {
+		return "drained"
+	}
+	return word
 }
 
 // hours is a number of hours with as many digits as say something.

@@ -143,6 +143,9 @@ func TestFirstLineNames(t *testing.T) {
 			t.Errorf("no %s in %s", want, fragment(page, `class="glance"`))
 		}
 	}
+	if strings.Contains(page, ">draining<") {
+		t.Error("one state has two words")
+	}
 	for i := range 4 {
 		s.machine.Devices[4+i].Problem = "GPU is lost"
 	}
