@@ -174,3 +174,19 @@ func TestSummaryInChinese(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatHoursAre: hours and percentages say of what they are, in both languages.
+func TestWhatHoursAre(t *testing.T) {
+	s := workday(t).site(t, "")
+	for language, wants := range map[string][]string{
+		"en": {`<li class="soft">GPU-hours, and their part of all:<`, `class="n">GPU-hours<`, `class="n">of them used<`},
+		"zh": {`<li class="soft">GPU 小时及占比：<`, `class="n">GPU 小时<`, `class="n">其中使用<`},
+	} {
+		page := pageIn(t, s, "/", language)
+		for _, want := range wants {
+			if !strings.Contains(page, want) {
+				t.Errorf("no %s", want)
+			}
+		}
+	}
+}
