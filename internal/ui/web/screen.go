@@ -204,7 +204,7 @@ func (c head) Groups() []Group {
 // mostNamed is how many devices the first line names for one trouble.
 const mostNamed = 3
 
-// which names the devices of a trouble, where they are few: " (GPU 0, 3)".
+// which names the devices of a trouble, where they are few: " (GPU 0, 3)". No line breaks before a number.
 func (c head) which(t *glance.Part) string {
 	if len(t.Places) == 0 || len(t.Places) > mostNamed {
 		return ""
@@ -213,7 +213,7 @@ func (c head) which(t *glance.Part) string {
 	for _, place := range t.Places {
 		numbers = append(numbers, strconv.Itoa(c.Report.Devices[place].Index))
 	}
-	return " (GPU " + strings.Join(numbers, ", ") + ")"
+	return " (GPU\u00a0" + strings.Join(numbers, ",\u00a0") + ")"
 }
 
 // waiting is how many wait: those of the own queue beside the others, as the list of what waits counts them.

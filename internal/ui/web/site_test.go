@@ -137,7 +137,7 @@ func pageIn(t testing.TB, s *Site, path, language string) string {
 // TestFirstLineNames: the first line names the devices of a trouble where they are three at most.
 func TestFirstLineNames(t *testing.T) {
 	s := trouble(t)
-	page := pageOf(t, s.site(t, ""), "/")
+	page := strings.ReplaceAll(pageOf(t, s.site(t, ""), "/"), "\u00a0", " ")
 	for _, want := range []string{`data-is="lost">1 lost (GPU 4)<`, `data-is="hot">1 hot (GPU 0)<`, `data-is="drained">1 drained (GPU 6)<`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s in %s", want, fragment(page, `class="glance"`))
