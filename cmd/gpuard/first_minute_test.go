@@ -85,7 +85,8 @@ func TestFirstMinute(t *testing.T) {
 		{"on another one", "--device 1 --anyway", "CUDA_VISIBLE_DEVICES=0 exec fakegpu-job --gpu 0 --mem 2G", core.OutsideLease, ", which root has: lease ",
 			"gpuard: WARNING: outside the lease: fakegpu-job (process ", "outside-lease"},
 		{"on one of two", "--gpus 2", "exec fakegpu-job --gpu 1 --mem 2G", core.Partly, "uses GPU 1 ", "gpuard: WARNING: not on all of its GPUs: ", "partly-used"},
-		{"on both", "--gpus 2", "fakegpu-job --gpu 1 & exec fakegpu-job --gpu 0", core.Proven, "", "", ""},
+		// the shell ends last: what outlives the lease's process keeps the lease
+		{"on both", "--gpus 2", "trap : TERM; fakegpu-job --gpu 1 & fakegpu-job --gpu 0 & wait; wait", core.Proven, "", "", ""},
 		{"on the CPU", "--device 1 --anyway", "CUDA_VISIBLE_DEVICES=-1 exec sh -c 'while :; do :; done'", core.CPU, "its environment shows it no GPU (CUDA_VISIBLE_DEVICES=-1)",
 			"gpuard: WARNING: not on any GPU (CPU fallback): sh (process ", "cpu"},
 		{"loads its data", "--device 1", "exec sleep 600", core.TooEarly, "is not on GPU 1 ", "", ""},

@@ -45,22 +45,26 @@ func (g *Glimpse) Judge() Finding {
 
 // whyOnCPU is why a job that is on no GPU will not be on one later, either; "" where it may.
 func (g *Glimpse) whyOnCPU() string {
-	library := func(prefixes ...string) bool {
-		return slices.ContainsFunc(g.Libraries, func(file string) bool {
-			return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(path.Base(file), p) })
-		})
-	}
 	isBusy := g.CPUTime >= g.Age/2
-	hasOther := library("libtensorflow", "_pywrap_tensorflow", "xla_extension", "libonnxruntime", "onnxruntime_pybind11_state", "libllama") || slices.ContainsFunc(g.Libraries, func(file string) bool {
-		return strings.Contains(file, "/jaxlib/") || strings.Contains(file, "/cupy")
-	})
 	switch {
 	case g.Hides != "":
 		return "its environment shows it no GPU (" + g.Hides + ")"
-	case isBusy && !hasOther && library("libtorch_cpu.") && !library("libtorch_cuda", "libc10_cuda", "libtorch_hip", "libc10_hip", "libtorch_xpu", "libc10_xpu", "libtorch_npu"):
+	case isBusy && g.hasOnlyTorchForCPU():
 		return "its PyTorch is built without support for GPUs"
 	}
 	return ""
+}
+
+// hasOnlyTorchForCPU reports whether the one framework of a job is a PyTorch without the library of any kind of GPU.
+func (g *Glimpse) hasOnlyTorchForCPU() bool {
+	frameworks := Recognize("", g.Libraries)
+	if len(frameworks) != 1 || frameworks[0] != pytorch {
+		return false
+	}
+	return !slices.ContainsFunc(g.Libraries, func(file string) bool {
+		_, kind, isTorch := strings.Cut(path.Base(file), "_")
+		return isTorch && slices.ContainsFunc([]string{"cuda", "hip", "xpu", "npu"}, func(gpu string) bool { return strings.HasPrefix(kind, gpu) })
+	})
 }
 
 // unusedOf are those of some devices that no process of the job is on.

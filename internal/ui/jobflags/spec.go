@@ -101,8 +101,11 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 	if err == nil {
 		err = leases.Complete(cmd.Context(), p.Host, &spec, spec.GPUs == AllGPUs, percent)
 	}
-	if err != nil || len(command) == 0 || run.InContainer(command) {
+	if err != nil || len(command) == 0 {
 		return spec, err
+	}
+	if run.InContainer(command) {
+		return withoutWall(p, spec, command)
 	}
 	start := cmd.CommandPath()
 	switch {
@@ -116,6 +119,19 @@ func ReadRequest(p *cli.Program, cmd *cobra.Command, s *SpecFlags, command []str
 		p.Host.Say(r)
 	}
 	return spec, err
+}
+
+// withoutWall is the request for a container, which its engine starts outside of any wall: a level that was asked for by name is
+// refused, whichever command starts the job, and one that a file has as the default is for jobs that can have it.
+func withoutWall(p *cli.Program, spec job.Spec, command []string) (job.Spec, error) {
+	if !p.Defaults.Has("isolate") {
+		err := run.RefuseCare(command, nil, false, spec.Isolate)
+		if err != nil {
+			return spec, err
+		}
+	}
+	spec.Isolate = job.NoIsolation
+	return spec, nil
 }
 
 // AddPrivateState adds --private-state to a command that leases.
