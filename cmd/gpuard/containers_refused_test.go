@@ -36,6 +36,7 @@ func TestContainerRefused(t *testing.T) {
 		"a proof, in a dry run":     {want: "cannot use --verify with a container", args: []string{"podman", "--verify", "--dry-run", "--", "run", "image"}},
 		"a level":                   {want: "cannot isolate a container by namespace", args: []string{"run", "--isolate", "namespace", "--", "podman", "run", "image"}},
 		"a level, in the queue":     {want: "cannot isolate a container by namespace", args: []string{"submit", "--isolate", "namespace", "--", "podman", "run", "image"}},
+		"a level, in a sweep":       {want: "cannot isolate a container by namespace", args: []string{"sweep", "--isolate", "namespace", "--over", "x=1..2", "--", "podman", "run", "image", "{x}"}},
 		"a level, in a dry run":     {want: "write --isolate off", args: []string{"podman", "--isolate", "landlock", "--dry-run", "--", "run", "image"}},
 		"a level, at least":         {want: "cannot see to --require-isolation for a container", args: []string{"podman", "--require-isolation", "namespace", "--", "run", "image"}},
 		"a rule of time":            {want: ruled, env: config, args: []string{"podman", "--", "run", "image"}},

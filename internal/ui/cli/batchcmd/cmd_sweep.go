@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"gpuard/internal/app/claim"
+	"gpuard/internal/app/run"
 	sweeper "gpuard/internal/app/sweep"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/prose"
@@ -146,9 +147,15 @@ func sweepWith(p *cli.Program, cmd *cobra.Command, args []string, o *sweepOption
 // sweepRequest checks the flags and returns the sweep that they describe.
 func sweepRequest(p *cli.Program, o *sweepOptions, cmd *cobra.Command, args []string) (q *sweeper.Request, err error) {
 	q = &sweeper.Request{Command: args, Jobs: o.jobs, PerGPU: o.perGPU, ElseCPU: o.fallback == "cpu"}
-	if q.Spec, err = jobflags.ReadRequest(p, cmd, &o.spec, nil); err != nil {
+	var container []string // the commands of all others are checked one by one, as they will be
+	if run.InContainer(args) {
+		container = args
+	}
+	q.Spec, err = jobflags.ReadRequest(p, cmd, &o.spec, container)
+	if err != nil {
 		return nil, err
 	}
+	q.Spec.Command = nil
 	if err := careOfRuns(p, o, cmd, q); err != nil {
 		return nil, err
 	}
