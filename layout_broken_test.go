@@ -16,7 +16,8 @@ type broken struct {
 
 func brokenCases() []broken {
 	gated := "package a\nimport (\n\"testing\"\n\"gpuard/internal/gate\"\n)\n"
-	long := "package pick\nfunc f() {\n" + strings.Repeat("\n", maxFunction) + "}\n"
+	long := "package pick\nfunc f() {\n" + strings.Repeat("f()\n", maxFunction) + "}\n"
+	airy := "package pick\nfunc f() {\n" + strings.Repeat("\n// why\n", maxWhole/2) + "}\n"
 	return []broken{
 		{"layers", one("internal/core/gpu/a.go", "package gpu\nimport _ \"gpuard/internal/core/job\"\n"), "internal/core/gpu may not import internal/core/job"},
 		{"layers", one("internal/core/job/a.go", "package job\nimport _ \"gpuard/internal/core/gpu\"\n"), ""},
@@ -97,7 +98,9 @@ func brokenCases() []broken {
 		{"file sizes", one("internal/core/pick/a_test.go", "package pick\n"+strings.Repeat("\n", maxFile)), ""},
 		{"file sizes", one("test/fakegpu/c/a.c", strings.Repeat("\n", maxFile+1)), "at most 500"},
 		{"file sizes", one("internal/text/a/a.py", strings.Repeat("\n", maxFile+1)), "at most 500"},
-		{"function sizes", one("internal/core/pick/a.go", long), "func f has 62 lines"},
+		{"function sizes", one("internal/core/pick/a.go", long), "func f has 62 lines of code in 62"},
+		{"function sizes", one("internal/core/pick/a.go", airy), "func f has 2 lines of code in 82"},
+		{"function sizes", one("internal/core/pick/a.go", strings.ReplaceAll(long, "f()\nf()\nf()\n", "f()\n\n// why\n")), ""},
 		{"function sizes", one("internal/core/pick/a_test.go", long), ""},
 		{"few exported names", one("internal/core/pick/a.go", "package pick\n"+strings.Repeat("type A struct{}\n", maxExported+1)), "26 exported names"},
 		{"few exported names", one("internal/core/pick/a.go", "package pick\nconst (\n"+strings.Repeat("A = 1\n", 40)+")\n"), ""},
@@ -105,7 +108,7 @@ func brokenCases() []broken {
 		{"few exported names", one("internal/core/pick/a.go", "package pick\n"+strings.Repeat("const (\nA T = 1\n)\n", maxExported+1)), ""},
 		{"small rooms", one("internal/ui/cli/a.go", "package cli\ntype A int\n"+strings.Repeat("func (a *A) b() {}\n", maxMethods+1)), "26 methods of A"},
 		{"small rooms", one("internal/app/run/a.go", "package run\ntype A int\n"+strings.Repeat("func (a *A) b() {}\n", maxMethods+1)), ""},
-		{"small rooms", map[string]string{"internal/ui/cli/a.go": "package cli\n" + strings.Repeat("\n", maxPackage/2), "internal/ui/cli/b.go": "package cli\n" + strings.Repeat("\n", maxPackage/2)}, "3002 lines"},
+		{"small rooms", map[string]string{"internal/ui/cli/a.go": "package cli\n" + strings.Repeat("var _ = 1\n", maxPackage/2), "internal/ui/cli/b.go": "package cli\n" + strings.Repeat("var _ = 1\n", maxPackage/2)}, "3002 lines of code"},
 		{"no init", one("internal/core/pick/a.go", "package pick\nfunc init() {}\n"), "no init()"},
 		{"no mutable package variables", one("internal/core/pick/a.go", "package pick\nvar x int\nfunc f() { x++ }\n"), "package variable x is changed"},
 		{"no mutable package variables", map[string]string{

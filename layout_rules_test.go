@@ -403,8 +403,10 @@ func functionSizes(repo tree) (bad []string) {
 			if !ok {
 				continue
 			}
-			if lines := s.fset.Position(f.End()).Line - s.fset.Position(f.Pos()).Line + 1; lines > maxFunction {
-				bad = append(bad, fmt.Sprintf("%s: func %s has %d lines, at most %d", s.at(f.Pos()), f.Name.Name, lines, maxFunction))
+			first, last := s.fset.Position(f.Pos()).Line, s.fset.Position(f.End()).Line
+			code, whole := s.codeLines(first, last), last-first+1
+			if code > maxFunction || whole > maxWhole {
+				bad = append(bad, fmt.Sprintf("%s: func %s has %d lines of code in %d, at most %d in %d", s.at(f.Pos()), f.Name.Name, code, whole, maxFunction, maxWhole))
 			}
 		}
 	}
@@ -440,7 +442,7 @@ func smallRooms(repo tree) (bad []string) {
 			if strings.HasSuffix(s.path, "_test.go") {
 				continue
 			}
-			count, lines = count+1, lines+bytes.Count(s.text, []byte("\n"))
+			count, lines = count+1, lines+s.codeLines(1, bytes.Count(s.text, []byte("\n"))+1)
 			for _, d := range s.file.Decls {
 				if f, ok := d.(*ast.FuncDecl); ok && f.Recv != nil {
 					methods[receiver(f)]++
@@ -448,7 +450,7 @@ func smallRooms(repo tree) (bad []string) {
 			}
 		}
 		if count > maxFiles || lines > maxPackage {
-			bad = append(bad, fmt.Sprintf("%s: %d files and %d lines, at most %d and %d", dir, count, lines, maxFiles, maxPackage))
+			bad = append(bad, fmt.Sprintf("%s: %d files and %d lines of code, at most %d and %d", dir, count, lines, maxFiles, maxPackage))
 		}
 		for name, n := range methods {
 			if n > maxMethods {

@@ -28,11 +28,12 @@ const module = "gpuard"
 const (
 	maxFile     = 500
 	maxTestFile = 800
-	maxFunction = 60
+	maxFunction = 60 // lines of code
+	maxWhole    = 80 // lines of a function with its blank lines and comments
 	maxExported = 25
 	maxMethods  = 25   // of a type of the command line
 	maxFiles    = 25   // of a package of the command line
-	maxPackage  = 3000 // lines of such a package
+	maxPackage  = 3000 // lines of code of such a package
 )
 
 // source is one file of the repository; file is nil for everything that is not Go.
@@ -48,6 +49,18 @@ func (s *source) isGo() bool   { return s.file != nil }
 func (s *source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 func (s *source) at(pos token.Pos) string {
 	return fmt.Sprintf("%s:%d", s.path, s.fset.Position(pos).Line)
+}
+
+// codeLines counts lines that hold code, from the first to the last: blank lines and comments make a text longer and not
+// harder to read.
+func (s *source) codeLines(first, last int) (count int) {
+	for i, line := range bytes.Split(s.text, []byte("\n")) {
+		text := bytes.TrimSpace(line)
+		if i+1 >= first && i+1 <= last && len(text) > 0 && !bytes.HasPrefix(text, []byte("//")) {
+			count++
+		}
+	}
+	return count
 }
 
 // tree is the repository, in path order.
