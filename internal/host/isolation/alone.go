@@ -66,7 +66,6 @@ const mostRounds = 27_000
 
 // run does not return. It must be called by the thread that began the process, and locked to it.
 func (a *alone) run() {
-	runtime.LockOSThread()
 	a.action = action{handler: exitHandler(), flags: onStack | hasRestorer, restorer: exitHandler()}
 	a.runRaw()
 	runtime.KeepAlive(a)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -22,6 +23,7 @@ import (
 // The user ids stay what they are. Who may (CAP_SETUID and CAP_SETGID, as root) takes all of them along; everybody else only
 // their own, and has no groups to change to.
 func becomeInNamespace(hidden []string, p program) error {
+	runtime.LockOSThread() // before the question, so that its answer stays true
 	if unix.Gettid() != os.Getpid() {
 		return errNotFirst
 	}
