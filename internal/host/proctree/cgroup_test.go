@@ -15,38 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpuard/internal/gate"
+	"gpuard/internal/host/cgroupfs"
 )
-
-// TestOwnGroup: the folder of the cgroup of version 2, from texts of the kernel on different machines.
-func TestOwnGroup(t *testing.T) {
-	const (
-		unified = "29 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
-		hybrid  = "32 31 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
-		bound   = "41 31 0:38 /docker/12ab /sys/fs/cgroup rw - cgroup2 cgroup rw\n"
-		spaced  = "41 31 0:38 / /a\\040b rw - cgroup2 cgroup rw\n"
-	)
-	for _, c := range []struct{ self, mounts, want string }{
-		{"0::/user.slice/run-1.scope\n", unified, "/sys/fs/cgroup/user.slice/run-1.scope"},
-		{"0::/\n", unified, "/sys/fs/cgroup"},
-		{"4:memory:/job\n0::/\n", hybrid, "/sys/fs/cgroup/unified"},
-		{"4:memory:/job\n0::/in\n", hybrid, "/sys/fs/cgroup/unified/in"},
-		{"0::/docker/12ab/in\n", bound, "/sys/fs/cgroup/in"},
-		{"0::/docker/12abc\n", bound, ""},
-		{"0::/../other\n", unified, ""},
-		{"0::/a/../../b\n", unified, ""},
-		{"0::/gone (deleted)\n", unified, "/sys/fs/cgroup/gone (deleted)"}, // that folder does not exist
-		{"4:memory:/job\n", hybrid, ""},
-		{"0::/in\n", "32 31 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n", ""},
-		{"0::/in\n", spaced, ""},
-		{"0::/in\n", spaced + unified, "/sys/fs/cgroup/in"},
-		{"0::/in\n", "x\n - cgroup2 \n", ""},
-		{"", unified, ""},
-	} {
-		if got := ownGroup(c.self, c.mounts); got != c.want {
-			t.Errorf("%q in %q is %q, want %q", c.self, c.mounts, got, c.want)
-		}
-	}
-}
 
 // TestGroup: processes that left the tree are found and ended, spared ones are moved out, and the cgroup is removed.
 func TestGroup(t *testing.T) {
@@ -99,7 +69,7 @@ sleep 1403`, other.Process.Pid, file))
 func TestGroupLeft(t *testing.T) {
 	gate.Need(t, "cgroup2")
 	parent := groupOf(t, os.Getpid())
-	left := filepath.Join(parent, groupPrefix+"2147483647.1") // more than a PID can be
+	left := filepath.Join(parent, cgroupfs.Prefix+"2147483647.1") // more than a PID can be
 	if err := os.MkdirAll(filepath.Join(left, "below"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -107,12 +77,12 @@ func TestGroupLeft(t *testing.T) {
 	if err := os.Chtimes(left, before, before); err != nil {
 		t.Fatal(err)
 	}
-	young := filepath.Join(parent, groupPrefix+"2147483645.1") // as one that a process of another PID namespace is just making
+	young := filepath.Join(parent, cgroupfs.Prefix+"2147483645.1") // as one that a process of another PID namespace is just making
 	if err := os.MkdirAll(young, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.Remove(young) })
-	inUse := filepath.Join(parent, groupPrefix+"2147483646.1")
+	inUse := filepath.Join(parent, cgroupfs.Prefix+"2147483646.1")
 	if err := os.MkdirAll(filepath.Join(inUse, "below"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +93,7 @@ func TestGroupLeft(t *testing.T) {
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		eventually(t, "it is removed", (&cgroup{dir: inUse}).prune)
+		eventually(t, "it is removed", func() bool { return cgroupfs.Prune(inUse) })
 	})
 	if err := os.WriteFile(filepath.Join(inUse, "cgroup.procs"), []byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
 		t.Fatal(err)
@@ -160,7 +130,7 @@ func groupOf(t *testing.T, pid int) string {
 	t.Helper()
 	own, err1 := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	mounts, err2 := os.ReadFile("/proc/self/mountinfo")
-	dir := ownGroup(string(own), string(mounts))
+	dir := cgroupfs.Find(string(own), string(mounts), "")
 	if err := errors.Join(err1, err2); err != nil || dir == "" {
 		t.Fatal(dir, err)
 	}
