@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -38,7 +39,7 @@ func changes(other gpu.UUID) map[string]bool {
 // walls are the levels, and who starts the job.
 func walls(t *testing.T, test func(t *testing.T, level string, uid uint32)) {
 	t.Helper()
-	for _, level := range []string{"namespace", "landlock"} {
+	for _, level := range levels() {
 		for _, uid := range []uint32{0, alice} {
 			t.Run(fmt.Sprintf("%s, user %d", level, uid), func(t *testing.T) { test(t, level, uid) })
 		}
@@ -63,8 +64,14 @@ func (l *lab) behind(t *testing.T, uid uint32, script string, flags ...string) *
 		t.Fatal(err)
 	}
 	env := append(l.Env(), "LABBOX="+l.Root())
-	cmd := program(t, state, env, slices.Concat([]string{"run", "-q", "--anyway"}, flags, []string{"--", file})...)
-	if uid != 0 {
+	words := []string{file}
+	byRoot := uid != 0 && slices.Contains(flags, "cgroup") // who alone builds that wall
+	if byRoot {
+		id := strconv.Itoa(int(uid))
+		words = []string{"setpriv", "--reuid", id, "--regid", id, "--clear-groups", file}
+	}
+	cmd := program(t, state, env, slices.Concat([]string{"run", "-q", "--anyway"}, flags, []string{"--"}, words)...)
+	if uid != 0 && !byRoot {
 		cmd = as(uid, cmd)
 	}
 	cmd.Args[0] = "labbox"

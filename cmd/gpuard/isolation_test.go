@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 
 	"gpuard/internal/core/job"
 	"gpuard/internal/gate"
+	"gpuard/internal/host/isolation"
 	"gpuard/test/executable"
 	"gpuard/test/fakegpu"
 )
@@ -92,13 +94,22 @@ func (w *walled) cmd(args ...string) *exec.Cmd {
 	return cmd
 }
 
+// levels are those that are possible here.
+func levels() []string {
+	all := []string{"namespace", "landlock"}
+	if isolation.Cgroup() == "" {
+		all = append(all, "cgroup")
+	}
+	return all
+}
+
 func (w *walled) tries() string { return filepath.Join(w.root, "tries") }
 
 // TestWallOfRun: run, alone and beside its command, and with several processes.
 func TestWallOfRun(t *testing.T) {
 	t.Parallel()
 	w := newWalled(t)
-	for _, level := range []string{"namespace", "landlock", "auto"} {
+	for _, level := range append(levels(), "auto") {
 		for name, flags := range map[string][]string{"in its place": nil, "beside it": {"--timeout", "1h"}, "with a log": {"--log", filepath.Join(w.root, "log-"+level)}} {
 			got := run(t, w.cmd(append(append([]string{"run", "-q", "--device", "1,3", "--isolate", level}, flags...), "--", w.tries())...))
 			same(t, level+" "+name+": "+got.err, []any{got.code, got.out}, []any{0, w.opens(1, 3)})
@@ -133,7 +144,7 @@ func TestWallWithoutDevice(t *testing.T) {
 	}
 	begin(t, w.cmd("run", "--gpus", "4", "--", "sh", "-c", "echo on; exec sleep 60"))
 	script := "true <>" + kfd + " && echo opens; true <>" + render + " && echo opens; echo done"
-	for _, level := range []string{"namespace", "landlock"} {
+	for _, level := range levels() {
 		for _, flags := range []string{"--cpu", "--fallback cpu", "--cpu --timeout 1h"} {
 			got := run(t, w.cmd(append(append([]string{"run", "-q", "--require-isolation", level}, strings.Fields(flags)...), "--", "bash", "-c", script)...))
 			same(t, level+" "+flags+": "+got.err, []any{got.code, got.out}, []any{0, "done\n"})
@@ -244,10 +255,13 @@ func TestWallFailsClosed(t *testing.T) {
 		"--ids index --isolate namespace":                  "cannot use --ids index",
 		"--isolate off --require-isolation landlock":       "contradict each other",
 		"--isolate namespace --require-isolation landlock": "asks for less than the second",
-		"--isolate moat":                               "write off, auto, namespace or landlock",
-		"--require-isolation auto":                     "write namespace or landlock",
-		"--machine demo --isolate namespace":           "the machine is invented",
-		"--machine demo --require-isolation namespace": "the machine is invented",
+		"--isolate cgroup --require-isolation namespace":   "asks for less than the second",
+		"--ids index --isolate cgroup":                     "cannot use --ids index",
+		"--machine demo --isolate cgroup":                  "the machine is invented",
+		"--isolate moat":                                   "write off, auto, namespace, landlock or cgroup",
+		"--require-isolation auto":                         "write cgroup, namespace or landlock",
+		"--machine demo --isolate namespace":               "the machine is invented",
+		"--machine demo --require-isolation namespace":     "the machine is invented",
 	} {
 		got := run(t, w.cmd(append(append([]string{"run"}, strings.Fields(flags)...), "--", "echo", "begun")...))
 		if got.code != 122 && got.code != 125 || got.out != "" {
@@ -291,7 +305,7 @@ if __name__ == "__main__":
 		t.Fatal(err)
 	}
 	rank := "opens nvidia0 nvidia2 nvidiactl nvidia-uvm nvidia-uvm-tools\n"
-	for _, level := range []string{"namespace", "landlock"} {
+	for _, level := range levels() {
 		got := run(t, w.cmd("run", "-q", "--device", "1,3", "--isolate", level, "--", "python3", script))
 		same(t, level+": "+got.err, got.out, "fork [0, 2]\nspawn [0, 2]\nforkserver [0, 2]\n"+rank+rank+rank+"daemon [0, 2]\n")
 	}
@@ -300,7 +314,7 @@ if __name__ == "__main__":
 // TestWallJobControl: behind a wall the keys of the terminal, jobs, bg and fg, deaths and exit codes are as without gpuard.
 func TestWallJobControl(t *testing.T) {
 	gate.Need(t, "isolation")
-	for _, level := range []string{"namespace", "landlock"} {
+	for _, level := range levels() {
 		for _, beside := range []string{"", " --timeout 1h"} {
 			t.Run(level+beside, func(t *testing.T) {
 				t.Parallel()
@@ -342,7 +356,8 @@ func TestWallJobControl(t *testing.T) {
 func TestWallExplained(t *testing.T) {
 	t.Parallel()
 	w := newWalled(t)
-	for device, level := range map[int]string{2: "namespace", 3: "landlock"} {
+	for i, level := range levels() {
+		device := i + 1
 		lease := begin(t, w.cmd("run", "-q", "--anyway", "--device", fmt.Sprint(device), "--isolate", level, "--", "sh", "-c", "echo $GPUARD_LEASE; exec env CUDA_VISIBLE_DEVICES=0 sleep 60"))
 		s, _ := statusOf(t, w.cmd("status", "--json"))
 		pid := s.Devices[device].Leases[0].PID
@@ -366,7 +381,7 @@ func TestWallWithin(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, uid := range []uint32{0, bob} {
-		for _, levels := range [][2]string{{"namespace", "namespace"}, {"namespace", "landlock"}, {"namespace", "auto"}, {"landlock", "landlock"}, {"landlock", "auto"}, {"landlock", "namespace"}} {
+		for _, levels := range pairs(uid) {
 			cmd := w.cmd("run", "-q", "--device", "1,2", "--isolate", levels[0], "--", "labbox", "run", "-q", "--device", "GPU-fa4e0000-0000-4000-8000-000000000002", "--isolate", levels[1], "--", w.tries())
 			if uid != 0 {
 				cmd = as(uid, cmd)
@@ -380,6 +395,15 @@ func TestWallWithin(t *testing.T) {
 			same(t, fmt.Sprintf("user %d, %q: %s", uid, levels, got.err), []any{got.code, got.out}, []any{0, w.opens(2)})
 		}
 	}
+}
+
+// pairs are the levels of an outer and an inner wall.
+func pairs(uid uint32) [][2]string {
+	all := [][2]string{{"namespace", "namespace"}, {"namespace", "landlock"}, {"namespace", "auto"}, {"landlock", "landlock"}, {"landlock", "auto"}, {"landlock", "namespace"}}
+	if uid == 0 && slices.Contains(levels(), "cgroup") {
+		all = append(all, [2]string{"cgroup", "cgroup"}, [2]string{"cgroup", "namespace"}, [2]string{"cgroup", "landlock"}, [2]string{"cgroup", "auto"}, [2]string{"landlock", "cgroup"})
+	}
+	return all
 }
 
 // TestWallOfServices: a service of a project is behind the wall that its file asks for.
@@ -412,7 +436,7 @@ func TestWallOfServices(t *testing.T) {
 func TestWallOutlivesGpuard(t *testing.T) {
 	t.Parallel()
 	w := newWalled(t)
-	for device, level := range []string{"namespace", "landlock"} {
+	for device, level := range levels() {
 		out := filepath.Join(quietDir(t), "out") // not in a folder on the way to the device files, where Landlock allows no new file
 		cmd := w.cmd("run", "-q", "--timeout", "1h", "--device", fmt.Sprint(device), "--isolate", level, "--", "sh", "-c", "echo begun; while test -e "+w.root+"/stay; do sleep 0.01; done; "+w.tries()+" >"+out+".new; mv "+out+".new "+out)
 		err := os.WriteFile(filepath.Join(w.root, "stay"), nil, 0o600)

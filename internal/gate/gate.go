@@ -67,6 +67,7 @@ func probes() []probe {
 		{"timens", namespace("--time", "--boottime", "1000", "--fork"), granted},
 		{"userns", userNamespace, granted},
 		{"isolation", both(possible(isolation.Namespace), possible(isolation.Landlock)), granted},
+		{"devicefilter", possible(isolation.Cgroup), rare},
 		{"bwrap", both(program("bwrap --version"), bubblewrap), installed},
 		{"cgroup2", cgroup2, rare},
 		{"cgroup1", cgroup1, rare},

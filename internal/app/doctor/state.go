@@ -40,8 +40,8 @@ func siteState(ctx context.Context, host *machine.Host) hostinfo.Answer[hostinfo
 	}
 	folderOf(host, &s)
 	levels(ctx, host, &s)
-	means := host.IsolationMeans()
-	s.Namespace, s.Landlock = means.Namespace, means.Landlock
+	means := host.IsolationMeans(job.Cgroup)
+	s.Namespace, s.Landlock, s.Cgroup = means.Namespace, means.Landlock, means.Cgroup
 	return hostinfo.Read(s)
 }
 

@@ -14,6 +14,7 @@ import (
 	"gpuard/internal/app/registry"
 	"gpuard/internal/core/job"
 	"gpuard/internal/host/daemonize"
+	"gpuard/internal/host/isolation"
 	"gpuard/internal/host/launch"
 	"gpuard/internal/host/proc"
 	"gpuard/internal/host/store"
@@ -37,6 +38,9 @@ func Keep(host *machine.Host, args []string) error {
 	lease, found := folder.Own(orders.Lease)
 	if !found {
 		return nil // released before we looked
+	}
+	if lease.Isolation == job.Cgroup { // after the lock is free: the next claim does not wait for it
+		defer isolation.SweepGroups()
 	}
 	over, measured := make(chan struct{}), make(chan struct{})
 	go func() {

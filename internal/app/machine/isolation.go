@@ -19,10 +19,7 @@ func (h *Host) SettleIsolation(spec job.Spec) (job.Spec, error) {
 		spec.Isolate = job.NoIsolation
 		return spec, nil
 	}
-	can := h.IsolationMeans()
-	if can.Namespace == "" && spec.Isolate != job.Namespace { // who asks for that is told what to close
-		can.Namespace = isolation.LeadsOut()
-	}
+	can := h.IsolationMeans(spec.Isolate)
 	level, note, refusal := isolate.Choose(spec.Isolate, spec.Isolated, can)
 	if refusal != nil {
 		return spec, refusal
@@ -40,17 +37,25 @@ func (h *Host) SettleIsolation(spec job.Spec) (job.Spec, error) {
 	return spec, nil
 }
 
-// IsolationMeans is what this machine can do about the devices of others.
-func (h *Host) IsolationMeans() isolate.Means {
+// IsolationMeans is what this machine can do about the devices of others. A control group is made to find out, so that is done only where it
+// is asked for, or nothing else is possible.
+func (h *Host) IsolationMeans(asked job.Isolation) isolate.Means {
 	if !h.Hardware() {
 		const invented = "the machine is invented, and has no device files"
-		return isolate.Means{Namespace: invented, Landlock: invented}
+		return isolate.Means{Namespace: invented, Landlock: invented, Cgroup: invented}
 	}
 	if _, err := os.Stat(filepath.Join(h.Root, "dev/dxg")); err == nil {
 		const windows = "in Windows' subsystem all GPUs have one device file, /dev/dxg"
-		return isolate.Means{Namespace: windows, Landlock: windows}
+		return isolate.Means{Namespace: windows, Landlock: windows, Cgroup: windows}
 	}
-	return isolate.Means{Namespace: isolation.Namespace(), Landlock: isolation.Landlock()}
+	can := isolate.Means{Namespace: isolation.Namespace(), Landlock: isolation.Landlock(), Cgroup: "that was not tried"}
+	if can.Namespace == "" && asked.Level() == job.NoIsolation { // who asks for that level is told what to close
+		can.Namespace = isolation.LeadsOut()
+	}
+	if asked == job.Cgroup || can.Namespace != "" && can.Landlock != "" {
+		can.Cgroup = isolation.Cgroup()
+	}
+	return can
 }
 
 // WallOf is what a command with this plan is started behind. m is the machine on which it was decided.

@@ -102,7 +102,7 @@ func RefuseCare(command []string, care *job.Care, verified bool, wall job.Isolat
 	switch {
 	case !call.StartsContainer():
 		return nil
-	case wall == job.Namespace || wall == job.Landlock:
+	case wall.Level() != job.NoIsolation:
 		return exit.Usagef("cannot isolate a container by %s: its engine starts it outside of the wall, and gives it only its own devices unless it is privileged; write --isolate off", wall)
 	case verified:
 		return exit.Usagef("cannot use --verify with a container: gpuard verifies processes of this machine; leave it out, and ask while it runs: gpuard verify LEASE")

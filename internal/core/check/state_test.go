@@ -38,10 +38,11 @@ func stateSightings() []sighting {
 		{"quota-levels", "none", kept(hostinfo.State{Watch: "this process adopts orphans", MPS: "this process adopts orphans"}), Info},
 		{"quota-levels", "no answer", unread, Unknown},
 		{"state-entries", "no answer", unread, Unknown},
-		{"isolation-levels", "none", kept(hostinfo.State{Namespace: "a sandbox forbids it", Landlock: "this kernel has none"}), Info},
+		{"isolation-levels", "none", kept(hostinfo.State{Namespace: "a sandbox forbids it", Landlock: "this kernel has none", Cgroup: "only root may"}), Info},
 		{"isolation-levels", "no answer", unread, Unknown},
 		{"isolation-levels", "one", kept(hostinfo.State{Namespace: "AppArmor forbids it"}), OK},
-		{"isolation-levels", "both", kept(hostinfo.State{}), OK},
+		{"isolation-levels", "two", kept(hostinfo.State{Cgroup: "only root may"}), OK},
+		{"isolation-levels", "all", kept(hostinfo.State{}), OK},
 		{"quota-levels", "measured", kept(hostinfo.State{Levels: []string{"watch"}, MPS: "there is no nvidia-cuda-mps-control in PATH"}), OK},
 		{"quota-levels", "both", kept(hostinfo.State{Levels: []string{"watch", "mps"}}), OK},
 	}

@@ -43,5 +43,6 @@ type State struct {
 	MPS             string   // why mps is not among them; "" when it is
 	Namespace       string   // why a job cannot be isolated by namespace; "" when it can
 	Landlock        string   // likewise by landlock
+	Cgroup          string   // likewise by cgroup
 	Leases, Tickets int
 }

@@ -11,23 +11,49 @@ package isolate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"gpuard/internal/core/job"
 )
 
 // Means says for each level why this machine cannot do it; "" where it can.
-type Means struct{ Namespace, Landlock string }
+type Means struct{ Namespace, Landlock, Cgroup string }
 
 // reason is why a level is not possible.
 func (m Means) reason(level job.Isolation) string {
-	if level == job.Landlock {
+	switch level {
+	case job.Landlock:
 		return m.Landlock
+	case job.Cgroup:
+		return m.Cgroup
 	}
 	return m.Namespace
 }
 
-// Levels are those that can be in force, weakest first; auto takes the first that is possible.
-func Levels() []job.Isolation { return []job.Isolation{job.Namespace, job.Landlock} }
+// reasons are why no level that is at least this one is possible.
+func (m Means) reasons(least job.Isolation) string {
+	var all []string
+	for _, l := range preferred() {
+		if why := m.reason(l); why != "" && rank(l) >= rank(least) {
+			all = append(all, fmt.Sprintf("%s: %s", l, why))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// possible are the levels that this machine can do, the one that auto takes first.
+func (m Means) possible() []job.Isolation {
+	return slices.DeleteFunc(preferred(), func(l job.Isolation) bool { return m.reason(l) != "" })
+}
+
+// Levels are those that can be in force, weakest first. A control group is the weakest, because who may build it, root, can move out of it
+// again, and because it keeps nobody from the processes outside; both others hold against that.
+func Levels() []job.Isolation { return []job.Isolation{job.Cgroup, job.Namespace, job.Landlock} }
+
+// preferred is the order in which auto tries them: of the two that nothing undoes the one that breaks less, and then the other.
+func preferred() []job.Isolation {
+	return []job.Isolation{job.Namespace, job.Landlock, job.Cgroup}
+}
 
 // rank orders the levels, weakest first.
 func rank(level job.Isolation) int { return slices.Index(Levels(), level) + 1 }
@@ -52,12 +78,12 @@ func Choose(asked, required job.Isolation, can Means) (level job.Isolation, note
 		}
 		return asked, "", nil
 	}
-	for _, l := range Levels() {
-		if rank(l) >= rank(required) && can.reason(l) == "" {
+	for _, l := range can.possible() {
+		if rank(l) >= rank(required) {
 			return l, "", nil
 		}
 	}
-	why := fmt.Sprintf("namespace: %s; landlock: %s", can.Namespace, can.Landlock)
+	why := can.reasons(required)
 	if rank(required) == 0 {
 		return job.NoIsolation, "nothing but variables keeps the job from other GPUs: " + why, nil
 	}
@@ -70,8 +96,8 @@ func refuse(summary, remedy string) *job.Refusal {
 
 // other is what to type where a level is not possible.
 func other(level, required job.Isolation, can Means) string {
-	for _, l := range Levels() {
-		if l != level && rank(l) >= rank(required) && can.reason(l) == "" {
+	for _, l := range can.possible() {
+		if l != level && rank(l) >= rank(required) {
 			return "here works --isolate " + string(l)
 		}
 	}

@@ -10,8 +10,9 @@ import (
 )
 
 func TestChoose(t *testing.T) {
-	both, none := Means{}, Means{Namespace: "forbidden", Landlock: "too old"}
-	onlyLandlock, onlyNamespace := Means{Namespace: "forbidden"}, Means{Landlock: "too old"}
+	const user = "only root may"
+	all, none := Means{}, Means{"forbidden", "too old", user}
+	both, onlyLandlock, onlyNamespace, onlyGroup := Means{Cgroup: user}, Means{"forbidden", "", user}, Means{"", "too old", user}, Means{"forbidden", "too old", ""}
 	for _, c := range []struct {
 		asked, required job.Isolation
 		can             Means
@@ -23,7 +24,7 @@ func TestChoose(t *testing.T) {
 		{"off", "", none, "", "", false},
 		{"auto", "", both, "namespace", "", false},
 		{"auto", "", onlyLandlock, "landlock", "", false},
-		{"auto", "", none, "", "nothing but variables keeps the job from other GPUs: namespace: forbidden; landlock: too old", false},
+		{"auto", "", none, "", "nothing but variables keeps the job from other GPUs: namespace: forbidden; landlock: too old; cgroup: only root may", false},
 		{"namespace", "", both, "namespace", "", false},
 		{"namespace", "", onlyLandlock, "", "here works --isolate landlock", true},
 		{"landlock", "", onlyNamespace, "", "cannot isolate the job by landlock: too old", true},
@@ -38,6 +39,20 @@ func TestChoose(t *testing.T) {
 		{"namespace", "landlock", both, "", "at least landlock is required", true},
 		{"namespace", "namespace", none, "", "forbidden", true},
 		{"auto", "namespace", none, "", "forbidden", true},
+		{"auto", "", all, "namespace", "", false},
+		{"auto", "", onlyGroup, "cgroup", "", false},
+		{"cgroup", "", all, "cgroup", "", false},
+		{"cgroup", "cgroup", onlyGroup, "cgroup", "", false},
+		{"cgroup", "", both, "", "cannot isolate the job by cgroup: only root may; here works --isolate namespace", true},
+		{"cgroup", "namespace", all, "", "at least namespace is required", true},
+		{"", "cgroup", all, "namespace", "", false},
+		{"", "cgroup", onlyGroup, "cgroup", "", false},
+		{"", "cgroup", onlyLandlock, "landlock", "", false},
+		{"auto", "cgroup", none, "", "--require-isolation cgroup asks: namespace: forbidden; landlock: too old; cgroup: only root may", true},
+		{"auto", "namespace", onlyGroup, "", "--require-isolation namespace asks: namespace: forbidden; landlock: too old; leave", true},
+		{"auto", "landlock", onlyGroup, "", "--require-isolation landlock asks: landlock: too old; leave", true},
+		{"namespace", "", onlyGroup, "", "here works --isolate cgroup", true},
+		{"landlock", "namespace", onlyGroup, "", "leave --isolate out", true},
 	} {
 		level, note, refusal := Choose(c.asked, c.required, c.can)
 		said := note
@@ -158,6 +173,7 @@ func TestUnmade(t *testing.T) {
 		{job.Namespace, nodes, "MIG-x", "sudo nvidia-modprobe -f /proc/driver/nvidia/capabilities/gpu1/mig/gi1/ci1/access; or write --isolate landlock"},
 		{job.Namespace, nodes, "MIG-y", "/gpu1/mig/gi2/access"},
 		{job.Namespace, nodes, "GPU-d", ""}, {job.Namespace, nodes, "GPU-a", ""}, {job.Namespace, all, "MIG-x", ""}, {job.Landlock, nodes, "MIG-x", ""},
+		{job.Cgroup, nodes, "MIG-x", "write --isolate landlock"}, {job.Cgroup, all, "MIG-x", ""},
 	} {
 		refusal := Unmade(c.level, c.nodes, m, given(c.id))
 		if (refusal != nil) != (c.says != "") || refusal != nil && !strings.Contains(refusal.Remedy, c.says) {

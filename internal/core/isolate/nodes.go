@@ -122,10 +122,10 @@ func Missing(given []job.Given, exists func(path string) bool) *job.Refusal {
 	return refuse("cannot isolate the job: there is no /dev/nvidia-uvm yet, which CUDA needs and could not make there", "make it first: nvidia-modprobe -u -c=0")
 }
 
-// Unmade refuses a job with a slice behind a namespace while another slice of its GPU has no file yet: what is made later can be opened
-// there.
+// Unmade refuses a job with a slice while another slice of its GPU has no file yet, where what is made later can be opened: at every
+// level but Landlock.
 func Unmade(level job.Isolation, nodes []Node, m gpu.Machine, given []job.Given) *job.Refusal {
-	if level != job.Namespace {
+	if level == job.Landlock {
 		return nil
 	}
 	own, refusal := ownDevices(nodes, m, given)
@@ -141,7 +141,7 @@ func Unmade(level job.Isolation, nodes []Node, m gpu.Machine, given []job.Given)
 		if n.ComputeInstance >= 0 {
 			file += fmt.Sprintf("/ci%d", n.ComputeInstance)
 		}
-		return refuse("cannot isolate the job by namespace: the device file of another slice of its GPU is not made yet, and could be opened as soon as it is", "make it first: sudo nvidia-modprobe -f "+file+"/access; or write --isolate landlock")
+		return refuse(fmt.Sprintf("cannot isolate the job by %s: the device file of another slice of its GPU is not made yet, and could be opened as soon as it is", level), "make it first: sudo nvidia-modprobe -f "+file+"/access; or write --isolate landlock")
 	}
 	return nil
 }
@@ -163,6 +163,11 @@ func Breaks(level job.Isolation) []string {
 			"files that are made later directly in / or /dev cannot be opened, nor can a program of outside be traced",
 			"a file system directly in / that is mounted again meanwhile (automount, NFS) is lost to it",
 		}
+	case job.Cgroup:
+		return []string{
+			"no device file with the number of a closed one can be made (mknod)",
+			"what runs as root can move out of its control group: let the command become a user, as with sudo -u NAME COMMAND",
+		}
 	}
 	return nil
 }
@@ -171,7 +176,7 @@ func Breaks(level job.Isolation) []string {
 func Doubt(level job.Isolation, program string) string {
 	is := func(names string) bool { return slices.Contains(strings.Fields(names), program) }
 	switch {
-	case level == job.NoIsolation:
+	case level == job.NoIsolation || level == job.Cgroup:
 		return ""
 	case is("sudo su doas pkexec newgrp sg ping fusermount fusermount3 sshfs"):
 		return fmt.Sprintf("%s will not get rights of root behind --isolate %s: start it without, and gpuard inside of it", program, level)

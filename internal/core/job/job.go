@@ -102,13 +102,14 @@ const (
 	NoIsolation   Isolation = ""
 	Off           Isolation = "off"       // NoIsolation, also where a default says otherwise
 	AutoIsolation Isolation = "auto"      // the first that is possible, or none
+	Cgroup        Isolation = "cgroup"    // the device filter of its control group denies the other devices
 	Namespace     Isolation = "namespace" // the other device files cannot be opened in its mount namespace
 	Landlock      Isolation = "landlock"  // rules of Landlock do not allow the other device files
 )
 
 // Level is the level that can be in force, or NoIsolation.
 func (i Isolation) Level() Isolation {
-	if i == Namespace || i == Landlock {
+	if i == Cgroup || i == Namespace || i == Landlock {
 		return i
 	}
 	return NoIsolation

@@ -146,7 +146,7 @@ type Lease struct {
 	Memory     *gpu.Bytes    `json:"memory"`              // that its processes use on this device; null when unknown, or none is listed
 	Share      gpu.Bytes     `json:"share,omitempty"`     // promised on this device; 0: an exclusive lease
 	Quota      job.Quota     `json:"quota,omitempty"`     // how strictly the share is enforced; "" not at all
-	Isolation  job.Isolation `json:"isolation,omitempty"` // what stops its command from opening other devices: "namespace", "landlock"; "" nothing
+	Isolation  job.Isolation `json:"isolation,omitempty"` // what stops its command from opening other devices: "namespace", "landlock", "cgroup"; "" nothing
 	Ended      bool          `json:"ended"`               // the command has ended, another process holds the lock
 	HeldBy     []Keeper      `json:"held_by"`             // processes that hold the lock, as far as known
 	KeptUntil  *time.Time    `json:"kept_until"`          // its command has ended, and it waits for the next start until then; null for others

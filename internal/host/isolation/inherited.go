@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"gpuard/internal/core/job"
 )
 
 // inheritedError says what would be inherited that leads past the wall.
@@ -17,7 +19,7 @@ type inheritedError struct{ error }
 
 // LeadsOut says what this process would hand on that leads past a namespace; "" nothing.
 func LeadsOut() string {
-	err := refuseDescriptors(nil, true)
+	err := refuseDescriptors(nil, job.Namespace)
 	if err != nil {
 		return err.Error()
 	}
@@ -25,8 +27,8 @@ func LeadsOut() string {
 }
 
 // refuseDescriptors refuses what was inherited and leads past the wall: an open device, and, where paths change their meaning, an
-// open folder, or elsewhere a strange one.
-func refuseDescriptors(hidden []string, folders bool) error {
+// open folder, or where they count, a strange one. A filter by numbers asks for no path.
+func refuseDescriptors(hidden []string, level job.Isolation) error {
 	numbers := map[uint64]string{}
 	for _, path := range hidden {
 		var stat unix.Stat_t
@@ -52,7 +54,7 @@ func refuseDescriptors(hidden []string, folders bool) error {
 		switch kind := stat.Mode & unix.S_IFMT; {
 		case kind == unix.S_IFCHR && numbers[stat.Rdev] != "":
 			return fmt.Errorf("descriptor %d, which it would inherit, is open on %s: close it first: %[1]d>&-", fd, numbers[stat.Rdev])
-		case kind == unix.S_IFDIR && (folders || strange(filepath.Join("/proc/self/fd", e.Name())) != nil):
+		case kind == unix.S_IFDIR && level != job.Cgroup && (level == job.Namespace || strange(filepath.Join("/proc/self/fd", e.Name())) != nil):
 			return fmt.Errorf("descriptor %d, which it would inherit, is the folder %s, through which files outside can be opened: close it first: %[1]d>&-", fd, target)
 		}
 	}

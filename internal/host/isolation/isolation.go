@@ -1,5 +1,6 @@
 // Package isolation starts a program that cannot open the device files of other GPUs. It builds what the kernel then keeps: a
-// mount namespace, or rules of Landlock. It does not decide which files these are, nor which of the two.
+// mount namespace, rules of Landlock, or the device filter of a control group. It does not decide which files these are, nor which of
+// the three.
 //
 //	w := isolation.Wall{Level: job.Namespace, Nodes: []string{"/dev/nvidia1"}}
 //	err := w.Exec("/usr/bin/python", []string{"python", "train.py"}, env) // returns only on an error
@@ -78,6 +79,15 @@ type program struct {
 	argv, env []string
 }
 
+// execute becomes the program. It returns only an error.
+func (p program) execute() error {
+	err := unix.Exec(p.path, p.argv, p.env)
+	if errors.Is(err, unix.ENOEXEC) {
+		err = unix.Exec("/bin/sh", append([]string{"/bin/sh", p.path}, p.argv[1:]...), p.env)
+	}
+	return &ProgramError{p.argv[0], err}
+}
+
 // ProgramError says that the wall stands and the program behind it cannot be executed; shells answer 126.
 type ProgramError struct {
 	name string
@@ -119,8 +129,8 @@ func become(w Wall, p program) error {
 	if err != nil {
 		return err
 	}
-	err = refuseDescriptors(hidden, w.Level == job.Namespace)
-	if err == nil {
+	err = refuseDescriptors(hidden, w.Level)
+	if err == nil && w.Level != job.Cgroup { // which asks for no path
 		err = refuseCurrentFolder()
 	}
 	if err != nil {
@@ -131,6 +141,8 @@ func become(w Wall, p program) error {
 		return becomeInNamespace(hidden, p)
 	case job.Landlock:
 		return becomeUnderLandlock(hidden, p)
+	case job.Cgroup:
+		return becomeInGroup(hidden, p)
 	}
 	return fmt.Errorf("cannot build a wall of kind %q: this gpuard knows none", w.Level)
 }

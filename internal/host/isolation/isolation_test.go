@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,9 +27,11 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		word = os.Args[1]
 	}
-	call := map[string]func([]string) error{probeFlag: probe, isolation.Flag: isolation.Become, isolation.FailedFlag: isolation.Failed, tryFlag: tryToEscape, execFlag: execBehind}[word]
+	call := map[string]func([]string) error{probeFlag: probe, probeGroupFlag: probeGroup, isolation.Flag: isolation.Become, isolation.FailedFlag: isolation.Failed, tryFlag: tryToEscape, execFlag: execBehind, userFlag: becomeUser}[word]
 	if call == nil {
-		os.Exit(m.Run())
+		code := m.Run()
+		isolation.SweepGroups()
+		os.Exit(code)
 	}
 	err := call(os.Args[2:])
 	fmt.Fprintln(os.Stderr, err)
@@ -49,20 +52,44 @@ const others = "/dev/full"
 type user struct {
 	name string
 	uid  uint32
+	old  bool // control groups are of version 1 there
+
+	groups []uint32 // beside its own
 }
 
-// eachWall runs a test at both levels, and where root runs it, as root and as an ordinary user.
+// means are the levels, and why each is not possible here.
+func means() map[job.Isolation]string {
+	return map[job.Isolation]string{job.Namespace: isolation.Namespace(), job.Landlock: isolation.Landlock(), job.Cgroup: isolation.Cgroup()}
+}
+
+// possible are the levels that are possible here.
+func possible() (levels []job.Isolation) {
+	for level, why := range means() {
+		if why == "" {
+			levels = append(levels, level)
+		}
+	}
+	return levels
+}
+
+// eachWall runs a test at each level, and where root runs it, as root and as an ordinary user.
 func eachWall(t *testing.T, test func(t *testing.T, level job.Isolation, who user)) {
 	t.Helper()
-	users := []user{{"caller", uint32(os.Getuid())}} //nolint:gosec // an id
+	users := []user{{name: "caller", uid: uint32(os.Getuid())}} //nolint:gosec // an id
 	if os.Getuid() == 0 {
-		users = []user{{"root", 0}, {"ordinary user", 1_731_035}}
+		users = []user{{name: "root"}, {name: "ordinary user", uid: 1_731_035}, {name: "root, version 1", old: true}, {name: "ordinary user, version 1", uid: 1_731_035, old: true}}
 	}
-	for level, why := range map[job.Isolation]string{job.Namespace: isolation.Namespace(), job.Landlock: isolation.Landlock()} {
+	for level, why := range means() {
 		for _, who := range users {
+			if who.old && level != job.Cgroup {
+				continue
+			}
 			t.Run(string(level)+" "+who.name, func(t *testing.T) {
 				if why != "" {
 					t.Skip(why)
+				}
+				if who.old {
+					gate.Need(t, "cgroup1", "mountns", "isolation")
 				}
 				test(t, level, who)
 			})
@@ -77,11 +104,64 @@ func behind(t *testing.T, level job.Isolation, who user, words ...string) *exec.
 	if err != nil {
 		t.Fatal(err)
 	}
-	path, argv, err := isolation.Wall{level, []string{others}}.Command(path, words)
+	return who.walled(t, level, path, words...)
+}
+
+// walled is a program that this user starts behind a wall. A device filter is built by root, and what is behind it becomes the user.
+func (who user) walled(t *testing.T, level job.Isolation, path string, argv ...string) *exec.Cmd {
+	t.Helper()
+	starts := who
+	if level == job.Cgroup && who.uid != 0 {
+		path, argv = "/proc/self/exe", append([]string{"as", userFlag, strconv.Itoa(int(who.uid)), strings.Trim(fmt.Sprint(who.groups), "[]"), path}, argv...)
+		starts = user{name: "root"}
+	}
+	path, argv, err := isolation.Wall{level, []string{others}}.Command(path, argv)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return who.command(t, path, argv...)
+	if who.old && level == job.Cgroup {
+		path, argv = where(t, withoutTwo, argv...)
+	}
+	return starts.command(t, path, argv...)
+}
+
+// withoutTwo is a script that takes control groups of version 2 away, in a mount namespace of its own.
+const withoutTwo = `for at in $(awk '/ - cgroup2 /{print $5}' /proc/self/mountinfo); do umount -l $at; done`
+
+// where is this program, with these words behind its name, after a script in a mount namespace of its own.
+func where(t *testing.T, script string, words ...string) (path string, argv []string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err == nil {
+		path, err = exec.LookPath("unshare")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path, append([]string{"unshare", "--mount", "sh", "-ec", script + `; exec "$@"`, "sh", self}, words[1:]...)
+}
+
+// userFlag begins the command line of a program that becomes another as an ordinary user.
+const userFlag = "__as"
+
+func becomeUser(args []string) error {
+	id, err := strconv.Atoi(args[0])
+	var groups []int
+	for word := range strings.FieldsSeq(args[1]) {
+		group, groupErr := strconv.Atoi(word)
+		groups, err = append(groups, group), errors.Join(err, groupErr)
+	}
+	if err == nil {
+		err = errors.Join(syscall.Setgroups(groups), syscall.Setgid(id), syscall.Setuid(id))
+	}
+	if err != nil {
+		return err
+	}
+	err = unix.Exec(args[2], args[3:], os.Environ())
+	if errors.Is(err, unix.ENOEXEC) {
+		err = unix.Exec("/bin/sh", append([]string{"/bin/sh", args[2]}, args[4:]...), os.Environ())
+	}
+	return err
 }
 
 // command is a program that this user starts.
@@ -90,7 +170,7 @@ func (who user) command(t *testing.T, path string, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), path)
 	cmd.Args, cmd.Dir, cmd.Env = argv, "/", append(os.Environ(), "HOME=/")
 	if who.uid != uint32(os.Getuid()) { //nolint:gosec // an id
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: who.uid, Gid: who.uid}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: who.uid, Gid: who.uid, Groups: who.groups}}
 	}
 	return cmd
 }
@@ -150,11 +230,10 @@ func TestSame(t *testing.T) {
 func TestProgramFails(t *testing.T) {
 	t.Parallel()
 	eachWall(t, func(t *testing.T, level job.Isolation, who user) {
-		path, argv, err := isolation.Wall{level, []string{others}}.Command("/dev/null", []string{"null"})
-		if err != nil {
-			t.Fatal(err)
+		if level == job.Cgroup && who.uid != 0 { // what fails is the program that becomes the user
+			return
 		}
-		out, code := output(t, who.command(t, path, argv...))
+		out, code := output(t, who.walled(t, level, "/dev/null", "null"))
 		if out != "cannot run \"null\": permission denied\n" || code != 126 {
 			t.Errorf("exit code %d, says %s", code, out)
 		}
@@ -253,6 +332,14 @@ func probe([]string) error {
 	return nil
 }
 
+// probeGroupFlag begins the command line of a program that says why no control group filters devices.
+const probeGroupFlag = "__probe-group"
+
+func probeGroup([]string) error {
+	fmt.Println("cgroup:", isolation.Cgroup())
+	return nil
+}
+
 // TestProbe: what the wall cannot do is not promised. Here /proc is read-only, so that a namespace and a mount can be made, and no ids mapped.
 func TestProbe(t *testing.T) {
 	t.Parallel()
@@ -297,11 +384,7 @@ func TestNested(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		path, argv, err := isolation.Wall{level, []string{others}}.Command(inner, argv)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, _ := output(t, who.command(t, path, argv...))
+		out, _ := output(t, who.walled(t, level, inner, argv...))
 		lines := strings.Split(out, "\n")
 		if n := len(slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return l != "closed" })); n != 2 || !slices.Contains(lines, "open") {
 			t.Errorf("says %s", out)
@@ -313,6 +396,9 @@ func TestNested(t *testing.T) {
 func TestExec(t *testing.T) {
 	t.Parallel()
 	eachWall(t, func(t *testing.T, level job.Isolation, who user) {
+		if level == job.Cgroup && who.uid != 0 { // only root builds it
+			return
+		}
 		cmd := who.command(t, "/proc/self/exe", "exec", execFlag, string(level), "/bin/sh", "sh", "-c", `echo $$ "$1"; true <>/dev/full || echo closed; grep Threads /proc/self/status; exit 7`, "sh", "a  word")
 		out, code := output(t, cmd)
 		if !strings.HasPrefix(out, fmt.Sprintf("%d a  word\n", cmd.Process.Pid)) || !strings.Contains(out, "closed\nThreads:\t1\n") || code != 7 {
@@ -378,9 +464,8 @@ func TestGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, level := range []job.Isolation{job.Namespace, job.Landlock} {
-		cmd := behind(t, level, user{"", 1_731_035}, "cat", file)
-		cmd.SysProcAttr.Credential.Groups = []uint32{group}
+	for _, level := range possible() {
+		cmd := behind(t, level, user{uid: 1_731_035, groups: []uint32{group}}, "cat", file)
 		if out, _ := output(t, cmd); out != "readable\n" {
 			t.Errorf("%s: %s", level, out)
 		}
@@ -401,7 +486,7 @@ func TestFileCapabilities(t *testing.T) {
 	}
 	path := filepath.Join(public(t), "grep")
 	executable.Write(t, path, text)
-	who := user{"", 1_731_035}
+	who := user{uid: 1_731_035}
 	for name, c := range map[string]struct {
 		right byte
 		says  string // without a wall
@@ -416,8 +501,14 @@ func TestFileCapabilities(t *testing.T) {
 		if out, _ := output(t, who.command(t, path, "grep", "CapEff", "/proc/self/status")); !strings.Contains(out, c.says) {
 			t.Skipf("files have no capabilities here: %s", out)
 		}
-		for _, level := range []job.Isolation{job.Namespace, job.Landlock} {
+		for _, level := range possible() {
 			out, code := output(t, behind(t, level, who, path, "CapEff", "/proc/self/status"))
+			if level == job.Cgroup { // which leaves every right but that to the devices
+				if !strings.Contains(out, c.says) {
+					t.Errorf("%s, %s: exit code %d, says %s", name, level, code, out)
+				}
+				continue
+			}
 			if strings.Contains(out, "200000") || (code != 0) != (c.right == unix.CAP_SYS_ADMIN && level == job.Namespace) {
 				t.Errorf("%s, %s: exit code %d, says %s", name, level, code, out)
 			}

@@ -40,11 +40,7 @@ func becomeUnderLandlock(hidden []string, p program) error {
 	if errno != 0 {
 		return fmt.Errorf("cannot restrict itself: %w", errno)
 	}
-	err = unix.Exec(p.path, p.argv, p.env)
-	if errors.Is(err, unix.ENOEXEC) {
-		err = unix.Exec("/bin/sh", append([]string{"/bin/sh", p.path}, p.argv[1:]...), p.env)
-	}
-	return &ProgramError{p.argv[0], err}
+	return p.execute()
 }
 
 // newRuleset makes the rules, as a descriptor.

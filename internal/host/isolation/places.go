@@ -14,17 +14,9 @@ import (
 // places finds every path at which one of these device files can be opened: nodes of the same number below dev, and the same
 // files in another mount of their file system, such as that of a folder for chroot(8).
 func places(nodes []string, dev, mountinfo string) ([]string, error) {
-	numbers := map[uint64]bool{}
-	for _, path := range nodes {
-		var stat unix.Stat_t
-		err := unix.Lstat(path, &stat)
-		if err != nil {
-			return nil, fmt.Errorf("cannot find %s any more: %w", path, err)
-		}
-		if stat.Mode&unix.S_IFMT != unix.S_IFCHR {
-			return nil, fmt.Errorf("cannot close %s: it is no device file", path)
-		}
-		numbers[stat.Rdev] = true
+	numbers, err := numbersOf(nodes)
+	if err != nil {
+		return nil, err
 	}
 	found := slices.Clone(nodes)
 	for _, path := range nodesBelow(dev, numbers) {
@@ -37,6 +29,23 @@ func places(nodes []string, dev, mountinfo string) ([]string, error) {
 		return nil, fmt.Errorf("cannot read what is mounted: %w", err)
 	}
 	return elsewhere(found, readMounts(string(text))), nil
+}
+
+// numbersOf are the numbers of device files.
+func numbersOf(nodes []string) (map[uint64]bool, error) {
+	numbers := map[uint64]bool{}
+	for _, path := range nodes {
+		var stat unix.Stat_t
+		err := unix.Lstat(path, &stat)
+		if err != nil {
+			return nil, fmt.Errorf("cannot find %s any more: %w", path, err)
+		}
+		if stat.Mode&unix.S_IFMT != unix.S_IFCHR {
+			return nil, fmt.Errorf("cannot close %s: it is no device file", path)
+		}
+		numbers[stat.Rdev] = true
+	}
+	return numbers, nil
 }
 
 // nodesBelow finds the device files of these numbers in a folder and below. Other file systems in it, such as /dev/shm, may have

@@ -22,7 +22,7 @@ func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "mountns", "isolation")
 	dir := public(t)
-	for _, level := range []job.Isolation{job.Namespace, job.Landlock} {
+	for _, level := range possible() {
 		path, argv, err := isolation.Wall{level, []string{"/dev/full"}}.Command("/bin/sh", []string{"sh", "-c",
 			fmt.Sprintf("cd %s; for f in /dev/full dev/full one /dev/sub/again space\\ here/full dev/sub/again; do true <>\"$f\" && echo opens $f; test -e \"$f\" || echo opens nothing; done; true <>dev/zero && echo fine", dir)})
 		if err != nil {
@@ -135,7 +135,7 @@ func TestNodes(t *testing.T) {
 func TestKilledWhileBuilding(t *testing.T) {
 	t.Parallel()
 	gate.Need(t, "isolation")
-	who := user{"caller", uint32(os.Getuid())} //nolint:gosec // an id
+	who := user{name: "caller", uid: uint32(os.Getuid())} //nolint:gosec // an id
 	for _, level := range []job.Isolation{job.Namespace, job.Landlock} {
 		log := filepath.Join(public(t), "log")
 		script := "true <>/dev/full && echo opens >>" + log + "; echo begun >>" + log + "; exec sleep 60"

@@ -15,6 +15,7 @@ import (
 	"gpuard/internal/app/leases"
 	"gpuard/internal/app/run"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/isolate"
 	"gpuard/internal/core/job"
 	"gpuard/internal/ui/cli"
 	"gpuard/internal/ui/flagset"
@@ -258,13 +259,12 @@ func (s *SpecFlags) check(cmd *cobra.Command, out *job.Spec) error {
 
 // checkIsolation checks --isolate and --require-isolation.
 func (s *SpecFlags) checkIsolation() error {
-	levels := []string{string(job.Namespace), string(job.Landlock)}
-	asked, required := slices.Index(levels, s.isolate), slices.Index(levels, s.isolated)
+	asked, required := slices.Index(isolate.Levels(), job.Isolation(s.isolate)), slices.Index(isolate.Levels(), job.Isolation(s.isolated))
 	switch {
 	case s.isolate != "" && asked < 0 && s.isolate != string(job.Off) && s.isolate != string(job.AutoIsolation):
-		return fmt.Errorf("cannot read --isolate %q: write off, auto, namespace or landlock", s.isolate)
+		return fmt.Errorf("cannot read --isolate %q: write off, auto, namespace, landlock or cgroup", s.isolate)
 	case s.isolated != "" && required < 0:
-		return fmt.Errorf("cannot read --require-isolation %q: write namespace or landlock", s.isolated)
+		return fmt.Errorf("cannot read --require-isolation %q: write cgroup, namespace or landlock", s.isolated)
 	case s.isolated != "" && s.isolate == string(job.Off):
 		return errors.New("cannot use --isolate off with --require-isolation: they contradict each other; leave one of them out")
 	case asked >= 0 && asked < required:
