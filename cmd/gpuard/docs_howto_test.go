@@ -84,6 +84,7 @@ func sets() []set {
 		{pattern: `compare .*--load`, before: "printf 'services:\\n  llm:\\n    command: sleep 300\\n  image:\\n    command: sleep 300\\n' >gpuard.yaml; printf '#!/bin/sh\\n' >clients.sh; chmod +x clients.sh"},
 		{pattern: `compare .*--chart`, skip: "needs gpuard-view: TestCompareChart does that"},
 		{pattern: `history .*--chart`, skip: "needs gpuard-view: TestHistoryChart does that"},
+		{pattern: `--isolate cgroup`, skip: "needs root and device files: TestWallByFilter does that"},
 		{pattern: `git diff`, skip: "in a repository of the reader"},
 	}
 }

@@ -206,7 +206,7 @@ func TestMissing(t *testing.T) {
 
 // TestDoubt: what is known not to work is said for the level at which it does not, and for nothing else.
 func TestDoubt(t *testing.T) {
-	for program, levels := range map[string]string{"sudo": "namespace landlock", "bwrap": "landlock", "podman": "namespace landlock", "python": "", "": ""} {
+	for program, levels := range map[string]string{"sudo": "cgroup namespace landlock", "runuser": "cgroup", "bwrap": "landlock", "podman": "namespace landlock", "python": "", "": ""} {
 		for _, l := range append(Levels(), job.NoIsolation) {
 			if got := Doubt(l, program); (got != "") != slices.Contains(strings.Fields(levels), string(l)) {
 				t.Errorf("%s at %q: %q", program, l, got)

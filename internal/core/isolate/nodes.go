@@ -166,7 +166,7 @@ func Breaks(level job.Isolation) []string {
 	case job.Cgroup:
 		return []string{
 			"no device file with the number of a closed one can be made (mknod)",
-			"what runs as root can move out of its control group: let the command become a user, as with sudo -u NAME COMMAND",
+			"what runs as root can move out of its control group: let the command become a user, as with setpriv --reuid NAME --regid GROUP --init-groups COMMAND",
 		}
 	}
 	return nil
@@ -176,6 +176,8 @@ func Breaks(level job.Isolation) []string {
 func Doubt(level job.Isolation, program string) string {
 	is := func(names string) bool { return slices.Contains(strings.Fields(names), program) }
 	switch {
+	case level == job.Cgroup && is("sudo su doas pkexec runuser login"):
+		return fmt.Sprintf("%s may move out of the control group of --isolate cgroup: where PAM makes a session for it (pam_systemd), systemd does that; write setpriv --reuid NAME --regid GROUP --init-groups COMMAND", program)
 	case level == job.NoIsolation || level == job.Cgroup:
 		return ""
 	case is("sudo su doas pkexec newgrp sg ping fusermount fusermount3 sshfs"):

@@ -140,7 +140,7 @@ func wantRoot() error {
 	if os.Geteuid() == 0 {
 		return nil
 	}
-	return errors.New("the kernel lets only root filter devices, and who owns a control group could move out of it: sudo gpuard run --isolate cgroup -- sudo -u NAME COMMAND")
+	return errors.New("the kernel lets only root filter devices, and who owns a control group could move out of it: sudo gpuard run --isolate cgroup -- setpriv --reuid NAME --regid GROUP --init-groups COMMAND")
 }
 
 // denyByList denies devices in a group of version 1: cgroup-v1/devices.rst of the kernel. It takes CAP_SYS_ADMIN, whoever owns the group

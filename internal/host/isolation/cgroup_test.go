@@ -192,7 +192,7 @@ func TestGroupRefused(t *testing.T) {
 		uid    uint32
 		says   string
 	}{
-		"a user":               {"true", 1_731_035, "sudo gpuard run --isolate cgroup -- sudo -u NAME COMMAND"},
+		"a user":               {"true", 1_731_035, "sudo gpuard run --isolate cgroup -- setpriv --reuid NAME"},
 		"a user with a group":  {`chown -R 1731035 "$GROUP"; echo 0 >"$GROUP/cgroup.procs"`, 1_731_035, "could move out of it"},
 		"root in a user's":     {`chown -R 1731035 "$GROUP"; echo 0 >"$GROUP/cgroup.procs"; ` + withoutOne, 0, "is not root's alone, so that a job could move out"},
 		"read-only":            {`mount -o remount,bind,ro "$MOUNT"; ` + withoutOne, 0, "nothing can be written in the control group"},

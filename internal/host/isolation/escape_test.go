@@ -86,12 +86,6 @@ func rootInside() *syscall.SysProcAttr {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}, GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}}
 }
 
-func shell(script string) error {
-	cmd := exec.Command("/bin/sh", "-ec", script)
-	cmd.Stderr, cmd.Stdout = os.Stdout, os.Stdout
-	return cmd.Run()
-}
-
 // writes is a shell command that succeeds only on the device of others.
 func writes(path string) string {
 	return fmt.Sprintf("; ! (echo x >%s) 2>err && grep -q 'No space' err", path)
