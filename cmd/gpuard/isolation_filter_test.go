@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"gpuard/internal/core/job"
 	"gpuard/internal/gate"
 	"gpuard/internal/host/cgroupfs"
+	"gpuard/test/executable"
 )
 
 // TestWallByFilter: root's lease names the level, in plan, status and JSON; when the job is over its control group is gone; a user is told what
@@ -58,4 +60,38 @@ func ownPath(t *testing.T) string {
 	_, rest, _ := strings.Cut("\n"+string(text), "\n0::")
 	own, _, _ := strings.Cut(rest, "\n")
 	return own
+}
+
+// TestWallBlamed: a program that is known not to work behind a wall, and fails there, is explained where gpuard is still beside it.
+func TestWallBlamed(t *testing.T) {
+	t.Parallel()
+	w := newWalled(t)
+	const blames = "ended with exit code 3, which may be because of its wall: sudo will not get rights of root"
+	type attempt struct {
+		flags, script string
+		blamed        bool
+	}
+	attempts := map[string]attempt{
+		"fails":           {"--isolate namespace", "exit 3", true},
+		"works":           {"--isolate namespace", "exit 0", false},
+		"without a wall":  {"--isolate off", "exit 3", false},
+		"is ended by one": {"--isolate landlock", "kill -KILL $$", false},
+	}
+	if slices.Contains(levels(), "cgroup") {
+		attempts["takes no right"] = attempt{"--isolate cgroup", "exit 3", false}
+	}
+	for name, c := range attempts {
+		sudo := filepath.Join(t.TempDir(), "sudo")
+		executable.Write(t, sudo, []byte("#!/bin/sh\n"+c.script+"\n"))
+		got := run(t, w.cmd(append(append([]string{"run", "--cpu", "--timeout", "1h"}, strings.Fields(c.flags)...), "--", sudo)...))
+		if said := strings.Join(strings.Fields(got.err), " "); strings.Contains(said, blames) != c.blamed {
+			t.Errorf("%s: exit code %d, says %s", name, got.code, said)
+		}
+	}
+	sudo := filepath.Join(w.root, "sudo")
+	executable.Write(t, sudo, []byte("#!/bin/sh\nexit 3\n"))
+	got := run(t, w.cmd("submit", "--cpu", "--timeout", "1h", "--isolate", "namespace", "--", sudo))
+	same(t, "submit: "+got.err, got.code, 0)
+	run(t, w.cmd("wait", "1"))
+	contains(t, strings.Join(strings.Fields(run(t, w.cmd("logs", "1")).out), " "), blames)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"gpuard/internal/app/exit"
 	"gpuard/internal/app/machine"
 	"gpuard/internal/core/gpu"
+	"gpuard/internal/core/isolate"
 	"gpuard/internal/core/job"
 	"gpuard/internal/core/supervise"
 	"gpuard/internal/core/visible"
@@ -304,6 +306,10 @@ func (s *supervision) count(l *Launch, child *launch.Child) {
 		s.done.Peak = bytesOf(peak)
 	}
 	child.Rest()
+	why := isolate.Doubt(l.Plan.Isolation, filepath.Base(l.argv[0]))
+	if code > 0 && signal == "" && why != "" && l.Plan.Isolation != job.Cgroup { // which takes no right from it
+		s.host.Say(fmt.Sprintf("the command ended with exit code %d, which may be because of its wall: %s", code, why))
+	}
 }
 
 // noteEnd writes down how the command ended, before this process is the only one that knows it.

@@ -180,7 +180,7 @@ func Doubt(level job.Isolation, program string) string {
 		return fmt.Sprintf("%s may move out of the control group of --isolate cgroup: where PAM makes a session for it (pam_systemd), systemd does that; write setpriv --reuid NAME --regid GROUP --init-groups COMMAND", program)
 	case level == job.NoIsolation || level == job.Cgroup:
 		return ""
-	case is("sudo su doas pkexec newgrp sg ping fusermount fusermount3 sshfs"):
+	case is("sudo su doas pkexec newgrp sg ping fusermount fusermount3 sshfs newuidmap newgidmap"):
 		return fmt.Sprintf("%s will not get rights of root behind --isolate %s: start it without, and gpuard inside of it", program, level)
 	case is("bwrap podman buildah apptainer singularity flatpak unshare rootlesskit") && level == job.Landlock:
 		return fmt.Sprintf("%s cannot mount anything behind --isolate landlock: use --isolate namespace", program)
