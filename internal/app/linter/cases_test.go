@@ -56,7 +56,7 @@ func isWanted(want string, found []Mistake) bool {
 		return len(found) == 0
 	case "one":
 		return len(found) == 1
-	case "warning", "info":
+	case "error", "warning", "info":
 		for _, f := range found {
 			if f.Severity != check.Severity(want) {
 				return false

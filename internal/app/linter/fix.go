@@ -47,7 +47,9 @@ func (o Options) improve(ctx context.Context, read []*reading) (all []*attempt) 
 		for _, a := range all {
 			if a.propose() {
 				open = append(open, a)
-				sources = append(sources, source{a.read.path, a.read.kind, a.trial, a.read.undo})
+				trial := a.read.source
+				trial.text = a.trial
+				sources = append(sources, trial)
 			}
 		}
 		if len(open) == 0 || ctx.Err() != nil {

@@ -67,6 +67,10 @@ type Mistake struct {
 	Instead string `json:"instead"` // as they should be written; "" when there is no single way
 	Fixable bool   `json:"fixable"` // --fix can write that
 	Fixed   bool   `json:"fixed"`   // it did
+
+	of    *project `json:"-"` // the file's; nil for standard input
+	dir   string   `json:"-"` // the file's folder
+	since string   `json:"-"` // the release of PyTorch from which on it holds
 }
 
 // Bad reports whether anything was found that is worth an exit code of 1.
@@ -84,6 +88,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return r, err
 	}
+	r.settle()
 	r.missed(o.Paths)
 	return r, ctx.Err()
 }
@@ -182,6 +187,7 @@ func (one *reading) mistake(f lint.Finding, lines []string, mendable bool) Mista
 	m := Mistake{
 		Path: one.path, Kind: one.kind, Cell: f.At.Cell, Line: f.At.Line, Column: max(f.At.Column, 1), EndLine: f.At.EndLine, EndColumn: max(f.At.EndColumn, 1),
 		Finding: f.Finding, Instead: f.Line,
+		of: one.of, dir: one.dir, since: f.Since,
 	}
 	first, last := f.At.Line, max(f.At.Line, f.At.EndLine)
 	for i, edits := range [][]lint.Edit{f.Write, f.Edits} { // what --fix does is shown, where it does something

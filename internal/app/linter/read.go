@@ -100,6 +100,7 @@ func (o Options) parseEach(ctx context.Context, sources []source, handOn func(i 
 		read[i] = reading{}
 		if one.skipped == "" && !one.unread {
 			one.file = expand(one.file)
+			one.file.Copied = one.copied
 			one.file.UndoPath, one.file.Undo = one.undo.undoFor(one.path)
 		}
 		handOn(i, one)

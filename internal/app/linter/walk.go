@@ -41,6 +41,10 @@ type source struct {
 	kind lint.Kind
 	text []byte
 	undo *deactivation // of a script that conda runs on activation, where it could be read
+	of   *project      // nil for standard input
+	dir  string        // its folder, as an absolute path
+
+	copied bool // it belongs to a copy of another project's program
 }
 
 // What the files of a batch hold together at most, and how many they are. Texts and their trees live as long as their
@@ -53,7 +57,8 @@ const (
 // collect finds the files, reads them, and hands them on in batches. It searches folders in the order of names, and
 // reads a file in several of the paths once.
 func (o Options) collect(ctx context.Context, r *Report, handOn func(batch []source)) error {
-	c := &collector{ctx: ctx, report: r, docs: o.Docs, seen: map[string]bool{}, hooks: map[string]*deactivation{}, handOn: handOn}
+	c := &collector{ctx: ctx, report: r, docs: o.Docs, seen: map[string]bool{}, hooks: map[string]*deactivation{}, handOn: handOn,
+		projects: map[string]*project{}, roots: map[string]string{}}
 	for _, p := range o.Paths {
 		if p == input {
 			text, err := io.ReadAll(io.LimitReader(o.Input, largest+1))
@@ -77,7 +82,7 @@ func (o Options) collect(ctx context.Context, r *Report, handOn func(batch []sou
 		case info.IsDir():
 			c.folder(p)
 		default:
-			c.file(p, info, true)
+			c.file(p, filepath.Dir(absolute(p)), info, true)
 		}
 	}
 	c.finishBatch()
@@ -110,11 +115,15 @@ type collector struct {
 	size   int // of the texts of the batch, in bytes
 	handOn func(batch []source)
 	hooks  map[string]*deactivation // by the folder
+
+	projects map[string]*project // by the folder
+	roots    map[string]string   // the folder that git keeps, by a folder in it
 }
 
 // folder collects everything below root. It does not follow symbolic links below root: the target is found at its own
 // place, or was not asked for.
 func (c *collector) folder(root string) {
+	asked := absolute(root)
 	root += string(filepath.Separator) + "." // a link that was named is followed
 	_ = filepath.WalkDir(root, func(p string, entry fs.DirEntry, err error) error {
 		switch {
@@ -130,7 +139,7 @@ func (c *collector) folder(root string) {
 		case entry.Type().IsRegular():
 			info, err := entry.Info()
 			if err == nil { // else it vanished meanwhile
-				c.file(p, info, false)
+				c.file(p, asked, info, false)
 			}
 		}
 		return nil
@@ -152,8 +161,9 @@ func installed(dir string) bool {
 	})
 }
 
-// file reads one file, when it is of a format that is known. asked: the caller named that file.
-func (c *collector) file(p string, info fs.FileInfo, asked bool) {
+// file reads one file, when it is of a format that is known. below is the folder that was asked for; asked: the caller
+// named that file.
+func (c *collector) file(p, below string, info fs.FileInfo, asked bool) {
 	same, err := filepath.Abs(p)
 	if err != nil || c.seen[same] {
 		return
@@ -195,7 +205,18 @@ func (c *collector) file(p string, info fs.FileInfo, asked bool) {
 		}
 		return
 	}
-	c.addFile(source{p, kind, text, c.findUndo(p, same)})
+	dir := filepath.Dir(same)
+	of := c.projectOf(dir, below)
+	c.addFile(source{path: p, kind: kind, text: text, undo: c.findUndo(p, same), of: of, dir: dir, copied: of.isCopied(dir)})
+}
+
+// absolute is the whole path of one, or the path itself where the working directory is gone.
+func absolute(p string) string {
+	whole, err := filepath.Abs(p)
+	if err != nil {
+		return p
+	}
+	return whole
 }
 
 // undecided reports whether the text of a file can say what its name does not: YAML by its keys, anything else by its

@@ -16,31 +16,69 @@ func lookPort(f File) []Finding {
 		return nil // a container has ports of its own
 	}
 	var all []Finding
-	add := func(at Place, what string) {
+	for _, p := range meetings(f) {
+		if p.alone || p.number > maxPort {
+			continue
+		}
 		do := "let a free port be found: torchrun --standalone, --main_process_port 0, or a port derived from the job's number"
-		if f.Kind != Shell && strings.HasPrefix(what, "MASTER_PORT") {
+		if f.Kind != Shell && strings.HasPrefix(p.what, "MASTER_PORT") {
 			do = "let the process that starts the others find a free port and hand it on, or leave it to the caller: os.environ.setdefault"
 		}
-		all = append(all, Finding{Finding: check.Finding{Seen: what, Why: "a second job on the same machine cannot listen on that port", Do: do}, At: at})
+		all = append(all, Finding{Finding: check.Finding{Seen: p.what, Why: "a second job on the same machine cannot listen on that port", Do: do}, At: p.at})
+	}
+	if slices.ContainsFunc(all, func(one Finding) bool { return one.Seen != all[0].Seen }) {
+		return nil // ports are told apart on purpose
+	}
+	return all
+}
+
+// maxPort is the highest port there is: TCP has 16 bits for it.
+const maxPort = 65535
+
+func lookPortTooLarge(f File) []Finding {
+	var all []Finding
+	for _, p := range slices.Concat(meetings(f), meetingsInPython(f)) {
+		if p.number > maxPort {
+			all = append(all, Finding{Finding: check.Finding{Seen: strconv.Itoa(p.number) + " cannot be a port: they end at " + strconv.Itoa(maxPort),
+				Why: "the processes cannot meet there, and none starts to work", Do: "choose a port from 1024 to " + strconv.Itoa(maxPort)}, At: p.at})
+		}
+	}
+	return all
+}
+
+// meeting is a port at which processes are told to meet.
+type meeting struct {
+	at     Place
+	what   string
+	number int
+	alone  bool // of one process, or where another one is chosen when it is taken
+}
+
+// meetings are those in the variables and the options of a file.
+func meetings(f File) []meeting {
+	var all []meeting
+	set := func(s Step) {
+		if s.Name == "MASTER_PORT" && isPort(s.Value) {
+			n, _ := strconv.Atoi(s.Value.Text)
+			all = append(all, meeting{s.At, "MASTER_PORT is always " + s.Value.Text, n, strings.Contains(s.How, "setdefault") || s.How == "${:=}"})
+		}
 	}
 	for _, s := range f.Steps {
-		if s.Do == Set && s.Name == "MASTER_PORT" && isPort(s.Value) && !strings.Contains(s.How, "setdefault") && s.How != "${:=}" {
-			add(s.At, "MASTER_PORT is always "+s.Value.Text)
+		if s.Do == Set {
+			set(s)
 		}
 		if s.Do != Command {
 			continue
 		}
-		for _, set := range started(s).set {
-			if set.Name == "MASTER_PORT" && isPort(set.Value) {
-				add(set.At, "MASTER_PORT is always "+set.Value.Text)
-			}
+		for _, own := range started(s).set {
+			set(own)
 		}
 		l, ok := asLaunch(s)
-		processes, counted := option(l.own, "num-processes")
-		isAlone := l.kind == "accelerate" && counted && processes.Text == "1" // which meets nobody
-		if !ok || isAlone {
+		if !ok {
 			continue
 		}
+		processes, counted := option(l.own, "num-processes")
+		alone := l.kind == "accelerate" && counted && processes.Text == "1" // which meets nobody
 		for _, name := range []string{"master-port", "main-process-port", "rdzv-endpoint"} {
 			v, given := option(l.own, name)
 			port := v
@@ -50,12 +88,10 @@ func lookPort(f File) []Finding {
 				given = given && isLocal(host)
 			}
 			if given && isPort(port) {
-				add(v.At, "the processes always meet at port "+port.Text)
+				n, _ := strconv.Atoi(port.Text)
+				all = append(all, meeting{v.At, "the processes always meet at port " + port.Text, n, alone})
 			}
 		}
-	}
-	if slices.ContainsFunc(all, func(one Finding) bool { return one.Seen != all[0].Seen }) {
-		return nil // ports are told apart on purpose
 	}
 	return all
 }

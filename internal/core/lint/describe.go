@@ -18,6 +18,9 @@ type Example struct {
 type Description struct {
 	check.Page
 	Severity check.Severity // the usual one; a finding may have another
+	Rests    string         // what has to be so beside the line for it to be right, usually; an error rests on nothing else
+	Unseen   bool           // whoever copies it from a page cannot see it
+	Once     bool           // one place of a repository speaks for all
 	Preview  bool           // new: looked for with --preview alone, until it has shown that it is right
 	Bad      []Example      // each has a finding of this code
 	Good     []Example      // none has a finding of any code
@@ -28,6 +31,9 @@ type Description struct {
 //	# TITLE
 //
 //	severity: error, warning or info
+//	rests on: the line, another file, the shell, the version or the intention
+//	unseen: yes                             where whoever copies it from a page cannot see it
+//	once: yes                               where one place of a repository speaks for all
 //	preview: yes                            where it is new
 //	from: SOURCE                            one line per source
 //
@@ -82,6 +88,12 @@ func readDescription(code, text string) Description {
 		case prose.Len() == 0 && line == "\n":
 		case prose.Len() == 0 && name == "severity":
 			d.Severity = check.Severity(value)
+		case prose.Len() == 0 && name == "rests on":
+			d.Rests = value
+		case prose.Len() == 0 && name == "unseen":
+			d.Unseen = value == "yes"
+		case prose.Len() == 0 && name == "once":
+			d.Once = value == "yes"
 		case prose.Len() == 0 && name == "preview":
 			d.Preview = value == "yes"
 		case prose.Len() == 0 && name == "from":

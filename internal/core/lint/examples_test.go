@@ -30,6 +30,10 @@ func TestDescriptions(t *testing.T) {
 			t.Errorf("%s: a title, a text and a source, please", r.Code)
 		case !slices.Contains([]check.Severity{check.Info, check.Warning, check.Error}, r.Severity):
 			t.Errorf("%s: severity %q", r.Code, r.Severity)
+		case !slices.Contains(strings.Split("the line,another file,the shell,the version,the intention", ","), r.Rests):
+			t.Errorf("%s rests on %q", r.Code, r.Rests)
+		case (r.Severity == check.Error) != (r.Rests == "the line"):
+			t.Errorf("%s is %s and rests on %s: an error is wrong by itself, and nothing else is an error", r.Code, r.Severity, r.Rests)
 		case len(r.Bad) == 0 || len(r.Good) == 0:
 			t.Errorf("%s: %d bad and %d good examples, at least one of each", r.Code, len(r.Bad), len(r.Good))
 		}
@@ -75,11 +79,15 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// lay writes an example below a folder of its own, and returns the name of that.
+// lay writes an example below a repository of its own, and returns the name of that.
 func lay(t *testing.T, root, folder string, e lint.Example) string {
 	t.Helper()
 	path := filepath.Join(root, folder, e.Name)
-	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	err := os.MkdirAll(filepath.Join(root, folder, ".git"), 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = os.MkdirAll(filepath.Dir(path), 0o755)
 	if err != nil {
 		t.Fatal(err)
 	}

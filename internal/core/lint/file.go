@@ -43,7 +43,8 @@ type File struct {
 	Kind  Kind
 	Steps []Step
 
-	Unread int // lines that the reader passed over, because they are not in the grammar that it knows; the places of all others are exact
+	Copied bool // it belongs to a copy of another project's program
+	Unread int  // lines that the reader passed over, because they are not in the grammar that it knows; the places of all others are exact
 
 	UndoPath string // of a script that conda runs on activation: the file where it should be undone; "" for any other
 	Undo     []File // of the same: the scripts that conda runs on deactivation

@@ -27,7 +27,7 @@ func lookOldPyTorchName(f File) []Finding {
 	} else {
 		do += `, with "cuda" as the first argument and what it gets today by name`
 	}
-	return []Finding{{Finding: check.Finding{Seen: name + " is an old name", Why: "PyTorch 2.4 and later print a FutureWarning", Do: do}, At: f.Steps[i].At}}
+	return []Finding{{Finding: check.Finding{Seen: name + " is an old name", Why: "PyTorch 2.4 and later print a FutureWarning", Do: do}, Since: "2.4", At: f.Steps[i].At}}
 }
 
 func lookOldProfiler(f File) (all []Finding) {

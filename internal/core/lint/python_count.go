@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gpuard/internal/core/check"
@@ -101,15 +102,28 @@ func (m moment) masksItself(ways []flow) bool {
 }
 
 func lookPortInPython(f File) (all []Finding) {
+	for _, p := range meetingsInPython(f) {
+		if p.number <= maxPort {
+			all = append(all, Finding{Finding: check.Finding{Seen: p.what, Why: "a second job on the same machine cannot listen on that port",
+				Do: "use init_method=\"env://\" and start the program with torchrun --standalone"}, At: p.at})
+		}
+	}
+	return all
+}
+
+// meetingsInPython are the ports that are handed to PyTorch itself.
+func meetingsInPython(f File) (all []meeting) {
 	local := regexp.MustCompile(`^tcp://(localhost|127\.0\.0\.1|\[::1\]):([1-9][0-9]*)$`)
 	for _, s := range f.Steps {
 		if s.Do != Call || s.Name != "torch.distributed.init_process_group" {
 			continue
 		}
-		if a, ok := s.arg(1, "init_method"); ok && a.Value.Known && local.MatchString(a.Value.Text) {
-			all = append(all, Finding{Finding: check.Finding{Seen: "the processes always meet at port " + local.FindStringSubmatch(a.Value.Text)[2],
-				Why: "a second job on the same machine cannot listen on that port",
-				Do:  "use init_method=\"env://\" and start the program with torchrun --standalone"}, At: a.Value.At})
+		a, ok := s.arg(1, "init_method")
+		if port := local.FindStringSubmatch(a.Value.Text); ok && a.Value.Known && port != nil {
+			n, err := strconv.Atoi(port[2])
+			if err == nil {
+				all = append(all, meeting{at: a.Value.At, what: "the processes always meet at port " + port[2], number: n})
+			}
 		}
 	}
 	return all

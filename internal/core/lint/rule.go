@@ -15,6 +15,9 @@ type Finding struct {
 	Edits         []Edit // what --fix does; nil when a person has to decide
 	Write         []Edit // the lines to write where the user has to decide; they are shown with the rest of the line
 	Line          string // the corrected command or lines, shown where the places of the edits are not known; "" when there is no single way
+	Since         string // the release of PyTorch from which on it holds, such as "2.4"; "" for all
+
+	rests string // what has to be so beside the line; "" is that of its rule
 }
 
 // Edit replaces the text at a place. An empty place (start is end) inserts.
@@ -84,6 +87,7 @@ func programRules() []Rule {
 		{Code: "hook-not-read-by-fish", Look: lookFish},
 		{Code: "list-cut-at-blank", Look: lookListCutAtBlank},
 		{Code: "backslash-before-blank", Look: lookBackslash},
+		{Code: "no-break-space", Look: lookNoBreakSpace},
 
 		// containers
 		{Code: "container-beyond-lease", Look: lookBeyondLease},
@@ -105,6 +109,7 @@ func programRules() []Rule {
 		{Code: "mask-beyond-batch-job", Look: lookBeyondJob},
 		{Code: "task-number-too-early", Look: lookTaskNumber},
 		{Code: "master-port-fixed", Look: lookPort},
+		{Code: "port-too-large", Look: lookPortTooLarge},
 		{Code: "rank-with-own-mask", Look: lookRankOwnMask},
 		{Code: "device-beyond-mask", Look: lookDeviceBeyondMask},
 		{Code: "fractions-over-one", Look: lookFractions},
@@ -167,8 +172,13 @@ func Look(f File, preview bool) []Finding {
 		for _, one := range found {
 			one.Code = cmp.Or(one.Code, about.Code)
 			one.Severity = cmp.Or(one.Severity, about.Severity)
+			one.rests = cmp.Or(one.rests, about.Rests)
+			one.Severity = f.bound(one, about)
 			if f.breaksQuotes(one) {
 				one.Edits = nil
+			}
+			if f.Copied && !one.Severity.Bad() {
+				continue // nobody writes another's program anew for a remark
 			}
 			all = append(all, one)
 		}

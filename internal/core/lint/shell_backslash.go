@@ -22,6 +22,9 @@ func lookBackslash(f File) []Finding {
 		found := Finding{Finding: check.Finding{Seen: "a blank stands behind the backslash, so the command ends with this line",
 			Why: "the shell takes the next line as another command, which gets neither the variables nor the options of this one",
 			Do:  "remove what stands behind the backslash"}, At: last.At}
+		if !f.goesOnBelow(last.At) {
+			found.Severity, found.Why = check.Info, "the command gets a blank as its last word; nothing below belongs to it"
+		}
 		if strings.Contains(last.Raw, "#") {
 			found.Do += "; a comment cannot stand there"
 			if f.Kind == Markdown {
@@ -32,6 +35,13 @@ func lookBackslash(f File) []Finding {
 		all = append(all, found)
 	}
 	return all
+}
+
+// goesOnBelow reports whether something stands in the line below a place, as far as the file was read.
+func (f File) goesOnBelow(at Place) bool {
+	return f.Unread > 0 || slices.ContainsFunc(f.Steps, func(s Step) bool {
+		return s.At.Cell == at.Cell && s.At.Line == max(at.Line, at.EndLine)+1
+	})
 }
 
 // meansGPUs reports whether a command has to do with GPUs.

@@ -75,6 +75,14 @@ func chainEdits(first, second, assignment Step, idle bool) []Edit {
 	return edits
 }
 
+// saysShell reports whether a file says which shell reads it: by its first line, by its name, or by its format.
+func (f File) saysShell() bool {
+	says := func(s Step) bool {
+		return s.Do == Setting && (s.Name == "shebang" || strings.HasPrefix(s.Name, "sbatch."))
+	}
+	return f.Kind != Shell || path.Ext(f.Path) != ".sh" || slices.ContainsFunc(f.Steps, says)
+}
+
 // isIdle reports whether a command has no use for a GPU variable.
 func isIdle(s Step) bool {
 	if len(s.Words) > 1 && slices.Contains([]string{"conda", "mamba", "micromamba", "pyenv"}, s.Words[0].Text) {
@@ -101,13 +109,17 @@ func lookForeign(f File) []Finding {
 				continue // a page has the lines of other systems, too
 			}
 			right := "export " + name + "=" + value
+			var rests string
+			if among("set setenv", s.Words[0].Text) && !f.saysShell() {
+				rests = onShell
+			}
 			rest := wordsAfter(s)
 			if len(rest) > 0 {
 				right = line(Step{With: []Step{{Name: name, Value: Value{Raw: value}}}, Words: rest}, nil)
 			}
 			finding := Finding{Finding: check.Finding{
 				Seen: "this does not set " + name + " here: " + way, Why: "programs that the script starts do not get the variable",
-				Do: "write: " + right}, At: s.At, Line: right, Write: []Edit{{At: s.At, Text: right}}}
+				Do: "write: " + right}, rests: rests, At: s.At, Line: right, Write: []Edit{{At: s.At, Text: right}}}
 			if len(rest) > 0 {
 				finding.Write[0].At.EndLine, finding.Write[0].At.EndColumn = rest[0].At.Line, rest[0].At.Column
 				finding.Write[0].Text = name + "=" + value + " "

@@ -19,8 +19,8 @@ func maskRule(code, why string) Rule {
 		}
 		eachSet(file, func(s Step) {
 			m, known := listNamed(s.Name)
-			if !known {
-				return
+			if !known || inShell(file, s) && hasNoBreakSpace(s.Value) {
+				return // of the latter there is a rule of its own
 			}
 			if isName(s.Value.Text) && variables[s.Value.Text] {
 				all = append(all, valued(s, assigned(s)+" is the word, not the value of the variable "+s.Value.Text, why, "write "+s.Name+"=$"+s.Value.Text, ""))

@@ -1,0 +1,191 @@
+package linter
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gpuard/internal/core/compat"
+	"gpuard/internal/core/lint"
+	"gpuard/internal/core/prose"
+	"gpuard/internal/host/files"
+)
+
+// project is the repository that a file belongs to: the nearest folder above it that git keeps, or what was asked for.
+type project struct {
+	root   string
+	copied map[string]bool   // whether a folder belongs to a copy of another project, by the folder
+	torch  map[string]string // the release of PyTorch that a folder asks for, by the folder
+}
+
+// projectOf finds the project of a folder, below a path that was asked for.
+func (c *collector) projectOf(dir, asked string) *project {
+	root := c.rootOf(dir)
+	if root == "" {
+		root = asked
+	}
+	p, known := c.projects[root]
+	if !known {
+		p = &project{root: root, copied: map[string]bool{}, torch: map[string]string{}}
+		c.projects[root] = p
+	}
+	return p
+}
+
+// rootOf is the nearest folder from dir upwards that git keeps; "" when there is none.
+func (c *collector) rootOf(dir string) string {
+	root, known := c.roots[dir]
+	if known {
+		return root
+	}
+	parent := filepath.Dir(dir)
+	if has(dir, ".git") {
+		root = dir
+	} else if parent != dir {
+		root = c.rootOf(parent)
+	}
+	c.roots[dir] = root
+	return root
+}
+
+func has(dir string, names ...string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil
+	})
+}
+
+// isCopied reports whether a folder belongs to a copy of another project's program: it has the name of one that is
+// copied often, and is installed by itself.
+func (p *project) isCopied(dir string) bool {
+	if dir == p.root || dir == filepath.Dir(dir) {
+		return false
+	}
+	copied, known := p.copied[dir]
+	if !known {
+		isOthers := slices.Contains(strings.Fields(copiedOften), strings.ToLower(filepath.Base(dir)))
+		copied = isOthers && has(dir, "setup.py", "pyproject.toml") || p.isCopied(filepath.Dir(dir))
+		p.copied[dir] = copied
+	}
+	return copied
+}
+
+// copiedOften are programs whose whole source stands in repositories of other people.
+const copiedOften = "accelerate alpaca_eval apex colossalai deepspeed detectron2 diffusers fairseq fastchat flash-attention flash_attn " +
+	"gpt-neox llama-factory llama_factory llava lm-evaluation-harness lm_eval megatron-deepspeed megatron-lm mmcv mmdet3d mmdetection mmdetection3d mmsegmentation " +
+	"nemo open_clip openrlhf peft pytorch-lightning pytorch-image-models ray segment-anything sglang transformers trl verl vllm xformers"
+
+// before reports whether the project of a folder asks for a PyTorch that is older than a release.
+func (p *project) before(dir, release string) bool {
+	asked := p.torchOf(dir)
+	return asked != "" && compat.Compare(asked, release) < 0
+}
+
+// torchOf is the newest release of PyTorch that is asked for in a folder, or in the nearest one above it that asks for
+// one; "" when the project does not say.
+func (p *project) torchOf(dir string) string {
+	asked, known := p.torch[dir]
+	if known {
+		return asked
+	}
+	entries, _ := os.ReadDir(dir) // where it cannot be read, nothing is known
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !asksForPackages().MatchString(e.Name()) {
+			continue
+		}
+		text, err := files.Read(filepath.Join(dir, e.Name()))
+		if err != nil {
+			continue
+		}
+		one := torchIn(string(text.Content))
+		if one != "" && (asked == "" || compat.Compare(one, asked) > 0) {
+			asked = one
+		}
+	}
+	if asked == "" && dir != p.root && dir != filepath.Dir(dir) {
+		asked = p.torchOf(filepath.Dir(dir))
+	}
+	p.torch[dir] = asked
+	return asked
+}
+
+// asksForPackages matches the names of files that say what a project needs.
+func asksForPackages() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)^(.*requirements?.*\.(txt|in)|environment.*\.ya?ml|conda.*\.ya?ml|setup\.(py|cfg)|pyproject\.toml|pipfile|.*dockerfile.*|containerfile|readme.*|install.*\.(md|rst|txt|sh)|setup.*\.sh)$`)
+}
+
+// torchIn is the newest release of PyTorch that a text asks for, where it asks for none newer: "==1.13.1", "<2.1",
+// "pytorch=1.7", the image pytorch/pytorch:1.9.0 or NVIDIA's of a month.
+func torchIn(text string) (newest string) {
+	take := func(release string) {
+		if newest == "" || compat.Compare(release, newest) > 0 {
+			newest = release
+		}
+	}
+	for _, m := range regexp.MustCompile(`(?i)(?:^|[^\w./-])(?:py)?torch["']?\s*(?:>=?\s*[0-9.]+\s*,\s*)?(===?|=|<=|<|~=)\s*["']?v?([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
+		release := m[2]
+		if m[1] == "<" {
+			release = lastBefore(release)
+		}
+		take(release)
+	}
+	for _, m := range regexp.MustCompile(`pytorch/pytorch:([0-9]+\.[0-9]+(?:\.[0-9]+)?)`).FindAllStringSubmatch(text, -1) {
+		take(m[1])
+	}
+	for _, m := range regexp.MustCompile(`nvcr\.io/nvidia/pytorch:([0-9]{2}\.[0-9]{2})`).FindAllStringSubmatch(text, -1) {
+		take(torchOfMonth(m[1]))
+	}
+	return newest
+}
+
+// lastBefore is a release below one that is excluded: 2.3.999 of 2.4, 1.999 of 2.0.
+func lastBefore(release string) string {
+	n := append(compat.Numbers(release), 0)[:2]
+	if n[1] > 0 {
+		return fmt.Sprintf("%d.%d.999", n[0], n[1]-1)
+	}
+	return fmt.Sprintf("%d.999", n[0]-1)
+}
+
+// torchOfMonth is the PyTorch of NVIDIA's image of a month, as far as it matters: 24.05 is the first with 2.4
+// (https://docs.nvidia.com/deeplearning/frameworks/pytorch-release-notes/rel-24-05.html).
+func torchOfMonth(month string) string {
+	if compat.Compare(month, "24.05") < 0 {
+		return "2.3"
+	}
+	return "2.4"
+}
+
+// settle takes out what holds from a release of PyTorch on that a project does not use yet, and lets one place of a
+// project speak for all where a rule says so.
+func (r *Report) settle() {
+	once := map[string]bool{}
+	for _, d := range lint.Descriptions() {
+		once[d.Code] = d.Once
+	}
+	type kind struct {
+		of   *project
+		code string
+	}
+	first, more := map[kind]int{}, map[int]int{}
+	kept := r.Findings[:0]
+	for _, m := range r.Findings {
+		if m.since != "" && m.of != nil && m.of.before(m.dir, m.since) {
+			continue
+		}
+		i, met := first[kind{m.of, m.Code}]
+		if once[m.Code] && met {
+			more[i]++
+			continue
+		}
+		first[kind{m.of, m.Code}] = len(kept)
+		kept = append(kept, m)
+	}
+	for i, n := range more {
+		kept[i].Seen += "; the same in " + prose.Count(n, "further place") + " of the repository"
+	}
+	r.Findings = kept
+}

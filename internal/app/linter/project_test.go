@@ -1,0 +1,128 @@
+package linter
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpuard/internal/core/check"
+	"gpuard/internal/core/visible"
+	"gpuard/internal/gate"
+)
+
+// lintFiles lints a folder with these files, and shows the findings of a code as "path: what was seen".
+func lintFiles(t *testing.T, code string, texts map[string]string) (shown []string) {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range texts {
+		path := filepath.Join(root, name)
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err == nil {
+			err = os.WriteFile(path, []byte(text), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := Run(t.Context(), Options{Paths: []string{root}, Env: visible.Env(os.Environ())})
+	if err != nil || len(r.Problems)+len(r.Skipped) > 0 {
+		t.Fatalf("%v, %v, %v", err, r.Problems, r.Skipped)
+	}
+	for _, f := range r.Findings {
+		if f.Code == code {
+			below, err := filepath.Rel(root, f.Path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown = append(shown, below+": "+f.Seen)
+		}
+	}
+	return shown
+}
+
+// TestOnce: a fixed port is said once in a repository, with how many further places have one; in each of two.
+func TestOnce(t *testing.T) {
+	const script = "#!/bin/bash\ntorchrun --nproc_per_node 2 --master_port 29511 train.py\n"
+	got := lintFiles(t, "master-port-fixed", map[string]string{
+		"a/.git/HEAD": "", "a/1.sh": script, "a/deep/2.sh": script, "a/deep/3.sh": script,
+		"b/.git/HEAD": "", "b/1.sh": script,
+	})
+	want := "a/1.sh: the processes always meet at port 29511; the same in 2 further places of the repository\n" +
+		"b/1.sh: the processes always meet at port 29511"
+	if strings.Join(got, "\n") != want {
+		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), want)
+	}
+}
+
+// TestPinned: the old name of a function is no finding where the project asks for a PyTorch that does not know the new
+// one: in the folder, or in the nearest one above that says so.
+func TestPinned(t *testing.T) {
+	gate.Need(t, "python3")
+	const program = "import torch\nscaler = torch.cuda.amp.GradScaler()\n"
+	for _, c := range []struct {
+		file, text string
+		silent     bool
+	}{
+		{"requirements.txt", "numpy\ntorch==1.13.1+cu117\n", true},
+		{"requirements.txt", "torch>=1.10,<2.1\n", true},
+		{"requirements.txt", "torch<2.4\n", true},
+		{"requirements.txt", "torch>=1.10\n", false},
+		{"requirements.txt", "torch==2.4.0\n", false},
+		{"requirements.txt", "torch==1.13.1\ntorch==2.6.0\n", false},
+		{"requirements.txt", "mytorch==1.0\nptorch==1.0\n", false},
+		{"requirements-gpu.txt", "torch~=2.1.0\n", true},
+		{"environment.yml", "dependencies:\n  - pytorch=1.7.1=py3.8_cuda11\n", true},
+		{"Dockerfile", "FROM pytorch/pytorch:1.9.0-cuda11.1-cudnn8-devel\n", true},
+		{"Dockerfile", "FROM nvcr.io/nvidia/pytorch:22.09-py3\n", true},
+		{"docker/Dockerfile", "FROM nvcr.io/nvidia/pytorch:22.09-py3\n", false},
+		{"Dockerfile", "FROM nvcr.io/nvidia/pytorch:24.12-py3\n", false},
+		{"README.md", "conda install pytorch==1.10.1 torchvision==0.11.2\n", true},
+		{"pkg/requirements.txt", "torch==2.5\n", false},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			t.Parallel()
+			got := lintFiles(t, "pytorch-old-name", map[string]string{".git/HEAD": "", "pkg/train.py": program, c.file: c.text})
+			if c.silent != (len(got) == 0) {
+				t.Errorf("%s with %q: %q", c.file, c.text, got)
+			}
+		})
+	}
+}
+
+// TestCopied: in a copy of another project's program mistakes are found, and remarks are not.
+func TestCopied(t *testing.T) {
+	gate.Need(t, "python3")
+	const program = "import os, torch\nscaler = torch.cuda.amp.GradScaler()\nos.environ['CUDA_VISIBLE_DEVICES'] = '0-3'\n"
+	texts := map[string]string{".git/HEAD": "", "fairseq/setup.py": "", "fairseq/tasks/a.py": program, "transformers/b.py": program}
+	if got := lintFiles(t, "pytorch-old-name", texts); len(got) != 1 || !strings.HasPrefix(got[0], "transformers/b.py: ") {
+		t.Errorf("remarks: %q", got)
+	}
+	if got := lintFiles(t, "mask-range", texts); len(got) != 2 {
+		t.Errorf("mistakes: %q", got)
+	}
+}
+
+// TestPage: nothing runs from a page, so no finding in one is an error, and most are remarks.
+func TestPage(t *testing.T) {
+	text := "```bash\nCUDA_VISIBLE_DEVICES=0-3 python train.py\n```\n\n```bash\ntorchrun train.py \\ \n  --rate 0.1\n```\n\n" +
+		"```bash\ntorchrun train.py \\ \n```\n"
+	path := filepath.Join(t.TempDir(), "README.md")
+	err := os.WriteFile(path, []byte(text), 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(t.Context(), Options{Paths: []string{path}, Docs: true, Env: visible.Env(os.Environ())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[int]check.Severity{2: check.Info, 6: check.Warning, 11: check.Info}
+	if len(r.Findings) != len(want) {
+		t.Errorf("%d findings: %s", len(r.Findings), told(r.Findings))
+	}
+	for _, f := range r.Findings {
+		if f.Severity != want[f.Line] {
+			t.Errorf("line %d is %s, want %q", f.Line, f.Severity, want[f.Line])
+		}
+	}
+}
